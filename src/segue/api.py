@@ -80,12 +80,12 @@ def examine(
 ) -> Judgement:
     """The verdict with all signs, for input that was already read."""
     policy = policy or config.policy()
-    ear = MessageReader(
+    reader = MessageReader(
         catalogue=catalogue or load_catalogue(policy.exit_patterns),
         now=clock.now() if now is None else now,
         tz=tz or clock.local_zone(),
     )
-    judgement = judge(ending, ear, policy)
+    judgement = judge(ending, reader, policy)
     if judgement.stop.reason is StopReason.USER_EXIT and judgement.stop.resume == "none":
         log.info("Session ended by user, not auto-resuming")
     return judgement
@@ -103,12 +103,12 @@ def counterfactuals(
     from segue.agents import counterfactuals as others
 
     policy = policy or config.policy()
-    ear = MessageReader(
+    reader = MessageReader(
         catalogue=load_catalogue(policy.exit_patterns),
         now=clock.now() if now is None else now,
         tz=tz or clock.local_zone(),
     )
-    return others.counterfactuals(ending, judgement, ear, policy)
+    return others.counterfactuals(ending, judgement, reader, policy)
 
 
 def load_catalogue(exit_patterns: Sequence[str] = ()) -> Catalogue:

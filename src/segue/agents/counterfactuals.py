@@ -25,12 +25,12 @@ class Counterfactual(Struct, frozen=True):
 
 
 def counterfactuals(
-    ending: Ending, judgement: Judgement, ear: MessageReader, policy: Policy
+    ending: Ending, judgement: Judgement, reader: MessageReader, policy: Policy
 ) -> list[Counterfactual]:
     """The changes that lead to another reason; if several lead to the same one, the first."""
     found: dict[StopReason, Counterfactual] = {}
     for change, other in _variations(_shortened(ending), judgement):
-        reason = judge(other, ear, policy).stop.reason
+        reason = judge(other, reader, policy).stop.reason
         if reason is not judgement.stop.reason:
             found.setdefault(reason, Counterfactual(change, reason))
     return list(found.values())
@@ -82,8 +82,8 @@ _KINDS = {
 def _without(text: str, quote: str) -> str:
     """A text without the lines that contain a quote, ignoring blanks and line breaks."""
     start = quote.removesuffix("…").split()[:3]
-    kept = [line for line in text.split("\n") if not _holds(line, start)]
-    return "\n".join(kept)
+    remaining = [line for line in text.split("\n") if not _holds(line, start)]
+    return "\n".join(remaining)
 
 
 def _holds(line: str, words: list[str]) -> bool:

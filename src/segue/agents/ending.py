@@ -102,16 +102,16 @@ class _Read(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def judge(ending: Ending, ear: MessageReader, policy: Policy) -> core.Judgement:
+def judge(ending: Ending, reader: MessageReader, policy: Policy) -> core.Judgement:
     """The verdict on an ending, with all signs."""
     if ending.agent:
-        ear = replace(ear, agent=agents.canonical(ending.agent))
-    read = [_read(source, ending.agent, ear, policy) for source in ending.sources]
+        reader = replace(reader, agent=agents.canonical(ending.agent))
+    read = [_read(source, ending.agent, reader, policy) for source in ending.sources]
     profile = next((r.profile for r in read if r.profile is not None), None)
     if profile is None and ending.agent:
         profile = agents.find(ending.agent)
-    if profile is not None and ear.agent is None:
-        ear = replace(ear, agent=profile.name)
+    if profile is not None and reader.agent is None:
+        reader = replace(reader, agent=profile.name)
     streams = [r for r in read if r.turn is not None and r.source.channel != "transcript"]
     sessions = [r for r in read if r.turn is not None and r.source.channel == "transcript"]
     stream = next((r.turn for r in streams), None)
@@ -131,7 +131,7 @@ def judge(ending: Ending, ear: MessageReader, policy: Policy) -> core.Judgement:
         typed_exit=_typed_exit(ending),
         notes=tuple(note for r in read for note in r.notes),
     )
-    return core.classify(witness, ear, policy)
+    return core.classify(witness, reader, policy)
 
 
 def _typed_exit(ending: Ending) -> str:
@@ -145,11 +145,13 @@ def _typed_exit(ending: Ending) -> str:
     return found[1] if found else ""
 
 
-def judge_turn(profile: Profile, turn: Turn, ear: MessageReader, policy: Policy) -> core.Judgement:
+def judge_turn(
+    profile: Profile, turn: Turn, reader: MessageReader, policy: Policy
+) -> core.Judgement:
     """The verdict on the last turn of a session file, when nothing else is known."""
     return core.classify(
         core.Witness(session=turn, exit_flags=_flags(profile)),
-        replace(ear, agent=profile.name),
+        replace(reader, agent=profile.name),
         policy,
     )
 
@@ -171,7 +173,7 @@ def _flags(profile: Profile | None) -> ExitFlags:
     )
 
 
-def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy) -> _Read:
+def _read(source: Source, agent: str | None, reader: MessageReader, policy: Policy) -> _Read:
     if source.turn is not None and agent is not None:
         return _Read(source, agents.find(agent), source.turn, TextVerdict(), False, None)
     text = source.text
@@ -182,18 +184,18 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
         body = markdown.body(text)
         above = text.count("\n") - body.count("\n")
         spoken = replace(source, channel="tui")  # what the agent showed, written down
-        said = _hear(body.split("\n"), spoken, ear, policy, source.first_line + above)
+        verdict = _hear(body.split("\n"), spoken, reader, policy, source.first_line + above)
         progress = fold(_workflow_events(flow, source.name))
         due = (f"the next step is {flow.next_step}",) if flow.next_step else ()
-        return _Read(source, None, progress, said, False, None, due)
+        return _Read(source, None, progress, verdict, False, None, due)
     cut = records.split(text, source.name, source.first_line)
     found, rest = cut.records, cut.rest
     stream = cut.is_stream or source.channel == "transcript"
     profile = records.owner(found, agent) if found and stream else None
-    kept = False
+    is_kept = False
     if profile is None and (errors := records.listed_errors(text)):
         lines, first, source = errors, source.first_line, replace(source, channel="http-body")
-        kept = True
+        is_kept = True
     elif profile is None:
         lines = records.spoken(found, text)
         first = source.first_line
@@ -208,25 +210,25 @@ def _read(source: Source, agent: str | None, ear: MessageReader, policy: Policy)
         if source.channel == "log":  # there, that something is done or failed is daily bread
             told = [t for t in told if isinstance(t, Ended) and t.reason is StopReason.MAX_BUDGET]
         turn = fold(told) if told else None
-    heard = TextVerdict()
+    verdict = TextVerdict()
     if profile is None and source.channel == "transcript" and markdown.is_session(text):
         source = replace(source, channel="tui")  # its front matter is broken, so its text counts
     # Text next to records in a session file is damage, not speech.
     if not (profile is not None and source.channel == "transcript"):
         alone = profile is None and source.channel != "transcript"
-        heard = _hear(lines, source, ear, policy, first, kept=kept, alone=alone)
-    speaks = profile is None and heard.answered
-    return _Read(source, profile, turn, heard, speaks, text_reading(lines[-policy.tail_lines :]))
+        verdict = _hear(lines, source, reader, policy, first, is_kept=is_kept, alone=alone)
+    speaks = profile is None and verdict.answered
+    return _Read(source, profile, turn, verdict, speaks, text_reading(lines[-policy.tail_lines :]))
 
 
 def _hear(
     lines: list[str],
     source: Source,
-    ear: MessageReader,
+    reader: MessageReader,
     policy: Policy,
     first_line: int = 1,
     *,
-    kept: bool = False,
+    is_kept: bool = False,
     alone: bool = False,
 ) -> TextVerdict:
     """`kept`: the lines are an error that a client kept in its list; an unknown one ended
@@ -248,24 +250,28 @@ def _hear(
         return TextVerdict()
     talk = source.channel in _CONVERSATION
     if talk:
-        ear = replace(ear, in_errors=False)
+        reader = replace(reader, in_errors=False)
     generic = not talk and source.channel != "log"
     if source.channel == "http-body" and (_ANSWERED.match(source.text) or _is_other(source.text)):
         return TextVerdict()
     if source.channel == "http-body":
-        told = is_faulty(source.text) or is_string(source.text)
-        generic = told and not kept
-    heard = hear(parts, ear, source.name, generic_errors=generic)
-    if alone and not (dialog or talk or kept):
+        is_odd = is_faulty(source.text) or is_string(source.text)
+        generic = is_odd and not is_kept
+    verdict = hear(parts, reader, source.name, generic_errors=generic)
+    if alone and not (dialog or talk or is_kept):
         fields = source.channel == "http-body" and not generic and source.text.lstrip()[:1] in '{["'
         if fields:  # nothing in it speaks of a failure, so a name of a field says nothing
-            spoken = tuple(s for s in heard.signs if not is_family(s.evidence.rule))
-            heard = replace(heard, signs=spoken)
-        heard = temper(heard, parts, ear, source.name, may_fill=not fields)
-    if kept:
-        lost = [s for s in heard.signs if s.reason is StopReason.ERROR]
-        heard = replace(heard, signs=tuple(s for s in heard.signs if s not in lost))
-    return heard if dialog is None else replace(heard, signs=(*heard.signs, dialog), answered=False)
+            spoken = tuple(s for s in verdict.signs if not is_family(s.evidence.rule))
+            verdict = replace(verdict, signs=spoken)
+        verdict = temper(verdict, parts, reader, source.name, may_fill=not fields)
+    if is_kept:
+        lost = [s for s in verdict.signs if s.reason is StopReason.ERROR]
+        verdict = replace(verdict, signs=tuple(s for s in verdict.signs if s not in lost))
+    return (
+        verdict
+        if dialog is None
+        else replace(verdict, signs=(*verdict.signs, dialog), answered=False)
+    )
 
 
 def _is_other(text: str) -> bool:

@@ -77,9 +77,9 @@ class Judgement(Struct, frozen=True, kw_only=True):
     lost: tuple[Sign, ...]  # found, but not counted
 
 
-def classify(witness: Witness, ear: MessageReader, policy: Policy) -> Judgement:
+def classify(witness: Witness, reader: MessageReader, policy: Policy) -> Judgement:
     """Says why it stopped. Pure: the same witness always gives the same judgement."""
-    signs = _signs(witness, ear)
+    signs = _signs(witness, reader)
     tokens = _tokens(witness, signs, policy)
     risk = _at_risk(tokens, policy)
     ended = witness.exit_code is not None or witness.ended_by != "unknown"
@@ -87,30 +87,32 @@ def classify(witness: Witness, ear: MessageReader, policy: Policy) -> Judgement:
         signs.append(_from_risk(tokens))
     signs = list({(s.reason, s.evidence.rule, s.evidence.where): s for s in signs}.values())
     signs = composition.ordered(signs)
-    lost = tuple(sign for heard in witness.heard for sign in heard.lost)
-    stop = _stop(signs, witness, ear, policy, tokens, risk)
+    lost = tuple(sign for verdict in witness.heard for sign in verdict.lost)
+    stop = _stop(signs, witness, reader, policy, tokens, risk)
     notes = _window_notes(tokens, _stated_tokens(witness, signs), policy)
     stop = replace(stop, notes=(*witness.notes, *notes))
     return Judgement(stop=stop, signs=tuple(signs), lost=lost)
 
 
-def _signs(witness: Witness, ear: MessageReader) -> list[Sign]:
+def _signs(witness: Witness, reader: MessageReader) -> list[Sign]:
     stream, session = witness.stream, witness.session
     signs: list[Sign] = []
     if stream is not None:
-        signs += _of_turn(stream, ear)
+        signs += _of_turn(stream, reader)
     if session is not None:
-        from_session = _of_turn(session, ear)
+        from_session = _of_turn(session, reader)
         if stream is not None and stream.ended is not None and stream.ended.ok:
             from_session = []
         elif _failed(witness):
             from_session = [s for s in from_session if s.reason is not StopReason.COMPLETED]
         signs += from_session
-    for heard in witness.heard:
-        if witness.exit_code != 0 or not heard.answered:  # unless an answer and a clean exit follow
-            signs += heard.signs
+    for verdict in witness.heard:
+        if (
+            witness.exit_code != 0 or not verdict.answered
+        ):  # unless an answer and a clean exit follow
+            signs += verdict.signs
         else:
-            signs += [sign for sign in heard.signs if sign.reason is StopReason.COMPLETED]
+            signs += [sign for sign in verdict.signs if sign.reason is StopReason.COMPLETED]
     cut = stream is not None and stream.is_cut and not _structured(signs)
     signs += exits.signs(
         witness.exit_code,
@@ -161,29 +163,29 @@ def _structured(signs: list[Sign]) -> bool:
     return any(sign.rank is Rank.STRUCTURE for sign in signs)
 
 
-def _of_turn(turn: Turn, ear: MessageReader) -> list[Sign]:
+def _of_turn(turn: Turn, reader: MessageReader) -> list[Sign]:
     ended, failure = turn.ended, turn.failure
     if ended is not None and ended.ok and ended.reason is None:
-        said = ended.code or "the agent says that it is done"
-        return [_coded(StopReason.COMPLETED, "closing_record", said, ended.where)]
+        words = ended.code or "the agent says that it is done"
+        return [_coded(StopReason.COMPLETED, "closing_record", words, ended.where)]
     records = [record for record in (ended, failure) if record is not None]
-    signs = [sign for record in records for sign in _of_record(record, ear)]
+    signs = [sign for record in records for sign in _of_record(record, reader)]
     if turn.waiting is not None and (turn.waiting.wait_s or 0) > LONG_RETRY_S:
-        signs += _of_wait(turn.waiting, ear)
+        signs += _of_wait(turn.waiting, reader)
     if turn.limit is not None:
         signs.append(_coded(StopReason.RATE_LIMIT, "limit", "rejected", turn.limit.where))
     if turn.compaction is not None:
-        said, where = turn.compaction.message, turn.compaction.where
-        quote = said or f"compaction {turn.compaction.phase}"
-        signs += ear.message(said, where)
+        words, where = turn.compaction.message, turn.compaction.where
+        quote = words or f"compaction {turn.compaction.phase}"
+        signs += reader.message(words, where)
         signs.append(_coded(StopReason.CONTEXT_EXHAUSTED, "compaction", quote, where))
     if not signs and records:
         signs.append(_failed_somehow(records[0]))
     return signs
 
 
-def _of_record(record: Failure, ear: MessageReader) -> list[Sign]:
-    signs = ear.message(record.message, record.where, record.at, _told(record))
+def _of_record(record: Failure, reader: MessageReader) -> list[Sign]:
+    signs = reader.message(record.message, record.where, record.at, _told(record))
     if record.reason is not None:
         code = record.code or record.reason.value
         signs.append(_coded(record.reason, "code", code, record.where))
@@ -195,28 +197,28 @@ def _of_record(record: Failure, ear: MessageReader) -> list[Sign]:
 
 def _told(record: Failure) -> tuple[Spoken, ...]:
     """What a record says besides its message, to be weighed with the message's claims."""
-    told: list[Spoken] = []
+    spoken: list[Spoken] = []
     if record.reason is not None:
-        told.append((record.reason, CODE_WEIGHT, record.code or record.reason.value))
+        spoken.append((record.reason, CODE_WEIGHT, record.code or record.reason.value))
     if (reason := exits.reason_of_status(record.status)) is not None:
-        told.append((reason, STATUS_WEIGHT, f"HTTP {record.status}"))
-    return tuple(told)
+        spoken.append((reason, STATUS_WEIGHT, f"HTTP {record.status}"))
+    return tuple(spoken)
 
 
 def _failed_somehow(record: Failure) -> Sign:
     """The sign of a failure without details; anything more specific takes precedence."""
-    said = record.message or record.code or "failed"
-    sign = _coded(StopReason.ERROR, "failed", said, record.where)
+    quote = record.message or record.code or "failed"
+    sign = _coded(StopReason.ERROR, "failed", quote, record.where)
     return replace(sign, rank=Rank.EXIT, strength=Strength.HINT, message=record.message)
 
 
-def _of_wait(waiting: Retry, ear: MessageReader) -> list[Sign]:
+def _of_wait(waiting: Retry, reader: MessageReader) -> list[Sign]:
     """The sign of an agent that retries by itself, but only after minutes or hours."""
     wait_s = waiting.wait_s or 0.0
-    since = ear.now if waiting.at is None else waiting.at
+    since = reader.now if waiting.at is None else waiting.at
     reset = Reset(at=since + wait_s, after_s=wait_s, source="record")
     reason = exits.reason_of_status(waiting.status)
-    signs = ear.message(waiting.message, waiting.where, waiting.at)
+    signs = reader.message(waiting.message, waiting.where, waiting.at)
     if reason is not None:
         signs.append(_coded(reason, "waiting", f"waits {wait_s:.0f} s", waiting.where))
     return [replace(sign, reset=reset) for sign in signs]
@@ -336,7 +338,7 @@ def _at_risk(tokens: Tokens | None, policy: Policy) -> bool:
 def _stop(
     signs: list[Sign],
     witness: Witness,
-    ear: MessageReader,
+    reader: MessageReader,
     policy: Policy,
     tokens: Tokens | None,
     risk: bool,
@@ -358,10 +360,10 @@ def _stop(
     agreeing = [s for s in signs if s.reason is reason]
     # That a failure is also "an error" helps nobody.
     vague = StopReason.ERROR if reason is not StopReason.COMPLETED else None
-    outdone = (s for heard in witness.heard for s in heard.lost if s.outdone)
-    seen = dict.fromkeys(s.reason for s in (*signs, *outdone))
-    also = tuple(r for r in seen if r not in (reason, vague))
-    reset = _reset(agreeing, witness, reason, ear.now)
+    outdone = (s for verdict in witness.heard for s in verdict.lost if s.outdone)
+    reasons = dict.fromkeys(s.reason for s in (*signs, *outdone))
+    also = tuple(r for r in reasons if r not in (reason, vague))
+    reset = _reset(agreeing, witness, reason, reader.now)
     retry_at = reset.at if reset else None
     return Stop(
         reason=reason,
@@ -370,7 +372,7 @@ def _stop(
         also=also,
         resume=policy.resume_after(reason),
         retry_at=retry_at,
-        retry_after_s=None if retry_at is None else round(max(0.0, retry_at - ear.now), 3),
+        retry_after_s=None if retry_at is None else round(max(0.0, retry_at - reader.now), 3),
         tokens=tokens,
         context_risk=risk,
         details=_details(reason, agreeing, witness, tokens, reset),
@@ -378,7 +380,7 @@ def _stop(
             reason,
             resume=policy.resume_after(reason),
             sure=confidence(best) >= policy.min_confidence,
-            past=retry_at is not None and retry_at <= ear.now,
+            past=retry_at is not None and retry_at <= reader.now,
             scope=_scope(agreeing, witness),
             window_tokens=tokens.window if tokens else None,
         ),
@@ -389,7 +391,7 @@ def _stop(
 
 def _unexplained(witness: Witness) -> float:
     """How sure it is that what nothing explains is no stop: as sure as the least clear text."""
-    weighed = [heard.sure for heard in witness.heard if heard.sure is not None]
+    weighed = [verdict.sure for verdict in witness.heard if verdict.sure is not None]
     if weighed:
         return confidence_of(min(weighed))
     return confidence(None, read=bool(witness.heard) and not witness.silent)
@@ -485,9 +487,9 @@ def _exit_type(signs: list[Sign], witness: Witness) -> UserExitType:
     by_signal = exits.exit_type(witness.exit_code, witness.exit_flags)
     if by_signal is not None:
         return by_signal
-    told = next((s.scope for s in signs if s.scope in set(UserExitType)), None)
-    if told is not None:
-        return UserExitType(told)
+    scope = next((s.scope for s in signs if s.scope in set(UserExitType)), None)
+    if scope is not None:
+        return UserExitType(scope)
     if signs[0].rank is Rank.STRUCTURE:
         stated = (r.exit_type for r in _failures(witness) if r.exit_type is not None)
         return next(stated, UserExitType.CTRL_C)

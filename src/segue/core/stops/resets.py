@@ -185,8 +185,8 @@ def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Re
 def stamp(text: str, tz: tzinfo) -> float | None:
     """The time at the start of a log line, if it has a date."""
     found = _ISO.search(text[:_STAMP_WITHIN])
-    told = _iso(found, tz) if found and found[4] else None
-    return None if told is None else told[0]
+    time = _iso(found, tz) if found and found[4] else None
+    return None if time is None else time[0]
 
 
 def retry_after(value: str, *, now: float) -> Reset | None:
@@ -289,8 +289,8 @@ def _dated(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
         return _weekday(text, match, now, tz)
     elif match := _RELATIVE_DAY.match(text, start):
         ahead = 1 if match[1].lower() in ("tomorrow", "amanhã") else 0
-        there = datetime.fromtimestamp(now, tz).date() + timedelta(days=ahead)
-        days = [(there.year, there.month, there.day)]
+        local_day = datetime.fromtimestamp(now, tz).date() + timedelta(days=ahead)
+        days = [(local_day.year, local_day.month, local_day.day)]
     else:
         return None
     clock = _clock_after(text, match.end())
@@ -316,9 +316,9 @@ def _date_after_weekday(text: str, start: int) -> int:
     return gap.end()
 
 
-def _years(told: str | None, now: float, tz: tzinfo) -> list[int]:
+def _years(year: str | None, now: float, tz: tzinfo) -> list[int]:
     this = datetime.fromtimestamp(now, tz).year
-    return [int(told)] if told else [this - 1, this, this + 1]
+    return [int(year)] if year else [this - 1, this, this + 1]
 
 
 def _weekday(text: str, match: re.Match[str], now: float, tz: tzinfo) -> _Found | None:
@@ -344,9 +344,9 @@ def _clock(text: str, start: int, now: float, tz: tzinfo) -> _Found | None:
             hour, minute, where, end = later
             place = where or place
     if (gap := _DAY_AFTER.match(text, end)) and (day := _dated(text, gap.end(), now, place)):
-        there = datetime.fromtimestamp(day[0], place)
-        if (there.hour, there.minute) == (0, 0):  # "8pm on Thursday"
-            at = _local((there.year, there.month, there.day), hour, minute, place, now)
+        local = datetime.fromtimestamp(day[0], place)
+        if (local.hour, local.minute) == (0, 0):  # "8pm on Thursday"
+            at = _local((local.year, local.month, local.day), hour, minute, place, now)
             return None if at is None else (at, None, day[2])
     today = datetime.fromtimestamp(now, place).date()
     days = (today + timedelta(days=d) for d in (-1, 0, 1, 2))

@@ -51,7 +51,9 @@ class Likeness:
         """The fitted weights."""
         return self._read()
 
-    def likely(self, marks: Iterable[str], told: StopReason, kind: str) -> dict[StopReason, float]:
+    def likely(
+        self, marks: Iterable[str], reason: StopReason, kind: str
+    ) -> dict[StopReason, float]:
         """How likely each reason is, where a sign of this kind tells one of them."""
         table = self.table
         sums = [0.0] * len(table.labels)
@@ -68,7 +70,7 @@ class Likeness:
         shares = _logs([(total / _STEPS + bias) / scale for total, bias in pairs])
         trust = table.trust.get(kind, 0.0)
         scores = [
-            table.temper * share + (trust if label is told else 0.0)
+            table.temper * share + (trust if label is reason else 0.0)
             for label, share in zip(table.labels, shares, strict=True)
         ]
         return dict(zip(table.labels, map(math.exp, _logs(scores)), strict=True))

@@ -70,60 +70,62 @@ _KEPT = ("sentence", "own")
 
 
 def temper(
-    heard: TextVerdict,
+    read: TextVerdict,
     units: list[Unit],
-    ear: MessageReader,
+    reader: MessageReader,
     where: str,
     *,
     may_fill: bool = True,
 ) -> TextVerdict:
     """What was heard in a text, with the likeness of the text counted in. `may_fill`: whether it
     may be a stop though no rule found one."""
-    likeness = ear.catalogue.likeness
+    likeness = reader.catalogue.likeness
     if likeness is None:
-        return heard
-    marks = set(marks_of(units, ear.catalogue.vocabulary, heard))
-    best = ordered(heard.signs)[0] if heard.signs else None
-    kind = kind_of(best, dismissed=is_dismissed(heard, units))
-    told = NO_STOP if best is None else best.reason
-    likely = likeness.likely(marks, told, kind)
+        return read
+    marks = set(marks_of(units, reader.catalogue.vocabulary, read))
+    best = ordered(read.signs)[0] if read.signs else None
+    kind = kind_of(best, dismissed=is_dismissed(read, units))
+    verdict = NO_STOP if best is None else best.reason
+    likely = likeness.likely(marks, verdict, kind)
     if best is None and not may_fill:
-        return replace(heard, sure=likely[NO_STOP])
+        return replace(read, sure=likely[NO_STOP])
     if best is None:
-        return _filled(heard, units, ear, where, kind, likely, marks)
+        return _filled(read, units, reader, where, kind, likely, marks)
     reason = max(likely, key=lambda label: (likely[label], -label.priority))
     silences = _SILENCES.get(kind, 1.0) if may_fill else _EVEN
     is_clear = reason is NO_STOP or (kind in _CORRECTED and likely[reason] >= _FILLS)
     if reason in _NEVER_BY_WORDS or not is_clear:
-        reason = told
+        reason = verdict
     if kind in _KEPT or (reason is NO_STOP and likely[NO_STOP] < silences):
-        reason = told
-    if told is StopReason.NEEDS_USER and kind != STATEMENT:
-        return heard  # too few such texts were weighed to say what they read like
+        reason = verdict
+    if verdict is StopReason.NEEDS_USER and kind != STATEMENT:
+        return read  # too few such texts were weighed to say what they read like
     doubted = _DOUBTED.get(kind, _DOUBTFUL)
-    if (reason is NO_STOP or likely[told] < doubted) and _ends_in_body(told, heard, units, where):
-        sure = min(max(likely[told], _EVEN), _MAX_ALONE)
-        signs = tuple(replace(s, sure=sure) if s.reason is told else s for s in heard.signs)
-        return replace(heard, signs=signs)
+    if (reason is NO_STOP or likely[verdict] < doubted) and _ends_in_body(
+        verdict, read, units, where
+    ):
+        sure = min(max(likely[verdict], _EVEN), _MAX_ALONE)
+        signs = tuple(replace(s, sure=sure) if s.reason is verdict else s for s in read.signs)
+        return replace(read, signs=signs)
     if kind == "sentence" and _is_plain(best, units, where):
         doubted = 0.0
-    if reason is told and likely[told] < doubted:
-        lost = tuple(replace(s, lost=_DISAGREES) for s in heard.signs)
-        return replace(heard, signs=(), lost=(*heard.lost, *lost), sure=likely[NO_STOP])
-    if reason is told:
-        stated: float | None = likely[told]
-        if kind in _KEPT and likely[told] >= _FOREIGN:
+    if reason is verdict and likely[verdict] < doubted:
+        lost = tuple(replace(s, lost=_DISAGREES) for s in read.signs)
+        return replace(read, signs=(), lost=(*read.lost, *lost), sure=likely[NO_STOP])
+    if reason is verdict:
+        stated: float | None = likely[verdict]
+        if kind in _KEPT and likely[verdict] >= _FOREIGN:
             stated = None  # known word for word: how often that is right was counted
         elif kind in (STATEMENT, *_KEPT):
-            stated = min(likely[told], _MAX_ALONE)
-        signs = tuple(replace(s, sure=stated) if s.reason is told else s for s in heard.signs)
-        return replace(heard, signs=signs)
+            stated = min(likely[verdict], _MAX_ALONE)
+        signs = tuple(replace(s, sure=stated) if s.reason is verdict else s for s in read.signs)
+        return replace(read, signs=signs)
     if reason is NO_STOP:
-        lost = tuple(replace(s, lost=_READS_ABOUT) for s in heard.signs)
-        return replace(heard, signs=(), lost=(*heard.lost, *lost), sure=likely[NO_STOP])
-    lost = tuple(replace(s, lost=_READS_AS, outdone=True) for s in heard.signs)
-    sign = _sign(reason, units, marks, likeness, ear, where)
-    return replace(heard, signs=(replace(sign, sure=likely[reason]),), lost=(*heard.lost, *lost))
+        lost = tuple(replace(s, lost=_READS_ABOUT) for s in read.signs)
+        return replace(read, signs=(), lost=(*read.lost, *lost), sure=likely[NO_STOP])
+    lost = tuple(replace(s, lost=_READS_AS, outdone=True) for s in read.signs)
+    sign = _sign(reason, units, marks, likeness, reader, where)
+    return replace(read, signs=(replace(sign, sure=likely[reason]),), lost=(*read.lost, *lost))
 
 
 def _is_plain(best: Sign, units: list[Unit], where: str) -> bool:
@@ -150,9 +152,9 @@ def _ends_in_body(told: StopReason, heard: TextVerdict, units: list[Unit], where
 
 
 def _filled(
-    heard: TextVerdict,
+    read: TextVerdict,
     units: list[Unit],
-    ear: MessageReader,
+    reader: MessageReader,
     where: str,
     kind: str,
     likely: dict[StopReason, float],
@@ -160,9 +162,9 @@ def _filled(
 ) -> TextVerdict:
     """What a text says in which no rule found anything: what it reads like, if it stands there like
     a message. What the rules heard and dismissed stays dismissed."""
-    likeness = ear.catalogue.likeness
+    likeness = reader.catalogue.likeness
     reason = max(likely, key=lambda label: (likely[label], -label.priority))
-    quiet = replace(heard, sure=likely[NO_STOP])
+    quiet = replace(read, sure=likely[NO_STOP])
     if likeness is None or kind == _DISMISSED or likely[reason] < _FILLS:
         return quiet
     if reason is NO_STOP or reason in _NEVER_BY_WORDS:
@@ -174,9 +176,9 @@ def _filled(
         return quiet
     if reason is StopReason.ERROR and (loudest.log or not is_error):
         return quiet  # in a log, errors are daily bread
-    sign = _sign(reason, units, marks, likeness, ear, where)
+    sign = _sign(reason, units, marks, likeness, reader, where)
     sure = likely[reason] if is_error else min(likely[reason], _MAX_ALONE)
-    return replace(heard, signs=(replace(sign, sure=sure),))
+    return replace(read, signs=(replace(sign, sure=sure),))
 
 
 def _loudest(reason: StopReason, units: list[Unit], likeness: Likeness) -> Unit:
@@ -192,11 +194,11 @@ def _may_say(unit: Unit) -> bool:
     """May a unit be a message, by its form?"""
     text = unit.text
     plain = unit.voice is Voice.PLAIN
-    told = plain and (is_human(text) or is_condition(text) or bool(_NOT.search(text)))
-    told = told or (plain and is_guess(text))
+    is_told = plain and (is_human(text) or is_condition(text) or bool(_NOT.search(text)))
+    is_told = is_told or (plain and is_guess(text))
     shown = plain and bool(_SHOWN.search(text))
     stands = (may_claim(unit, text) and not shown) or (plain and bool(_BODY.match(text)))
-    return stands and not (unit.item or told or is_side_job(unit))
+    return stands and not (unit.item or is_told or is_side_job(unit))
 
 
 def kind_of(best: Sign | None, *, dismissed: bool = False) -> str:
@@ -214,12 +216,12 @@ def kind_of(best: Sign | None, *, dismissed: bool = False) -> str:
     }.get(best.strength, "hint")
 
 
-def is_dismissed(heard: TextVerdict, units: Iterable[Unit]) -> bool:
+def is_dismissed(read: TextVerdict, units: Iterable[Unit]) -> bool:
     """Did the rules hear something, and find that it is no stop?"""
-    return bool(heard.lost) or any(tells_of_retries(unit.text) for unit in units)
+    return bool(read.lost) or any(tells_of_retries(unit.text) for unit in units)
 
 
-def marks_of(units: list[Unit], vocabulary: Vocabulary | None, heard: TextVerdict) -> Iterator[str]:
+def marks_of(units: list[Unit], vocabulary: Vocabulary | None, read: TextVerdict) -> Iterator[str]:
     """Everything about a text that has a weight."""
     for unit in units[-_UNITS:]:
         text = unit.text[:_UNIT_CHARS]
@@ -239,10 +241,10 @@ def marks_of(units: list[Unit], vocabulary: Vocabulary | None, heard: TextVerdic
         yield from (name for name, form in _FORMS if form.search(text))
         if vocabulary is not None:
             yield from (f"~{name}" for name in vocabulary.terms_in(text))
-    for sign in heard.lost:
+    for sign in read.lost:
         yield "!" + " ".join(sign.lost.split()[:_WHY_WORDS])
         yield f"!!{sign.reason.value}"
-    if is_dismissed(heard, units):
+    if is_dismissed(read, units):
         yield "!dismissed"
     yield f"@units {min(_MAX_UNITS, len(units).bit_length())}"
     if units:
@@ -255,18 +257,18 @@ def _sign(
     units: list[Unit],
     marks: set[str],
     likeness: Likeness,
-    ear: MessageReader,
+    reader: MessageReader,
     where: str,
 ) -> Sign:
     unit = _loudest(reason, units, likeness)
     weighed = sorted(marks, key=lambda mark: (-likeness.weight(reason, (mark,)), mark))
-    said = quote_of(unit.text)
+    quote = quote_of(unit.text)
     return Sign(
         reason=reason,
         rank=Rank.TEXT,
         strength=Strength.PHRASE,
-        evidence=Evidence(f"{RULE}.{reason.value}", said, f"{where}:{unit.line}"),
-        message=said,
-        reset=ear.reset_in(unit.text) if reason in _WAITED_FOR else None,
+        evidence=Evidence(f"{RULE}.{reason.value}", quote, f"{where}:{unit.line}"),
+        message=quote,
+        reset=reader.reset_in(unit.text) if reason in _WAITED_FOR else None,
         words=tuple(mark for mark in weighed if mark[0].isalpha() or mark[0] == "#")[:_SHOWN_WORDS],
     )

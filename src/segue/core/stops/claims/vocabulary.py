@@ -136,9 +136,9 @@ class Vocabulary:
             self._add_code(code, found)
         for status in _STATUS.finditer(text):
             number = int(status[1])
-            told = BY_STATUS.get(number, SERVER_STATUS if number >= 500 else None)
-            if told is not None:
-                found.setdefault((told[0], "status"), (told[1], ""))
+            stated = BY_STATUS.get(number, SERVER_STATUS if number >= 500 else None)
+            if stated is not None:
+                found.setdefault((stated[0], "status"), (stated[1], ""))
         for reason, weight, name in others:
             found.setdefault((reason, name), (weight, ""))
         # the answer is capped, the window is not full
@@ -237,18 +237,18 @@ def _weights(found: _Found, *, waits: bool) -> dict[StopReason, float]:
     Advice counts half if something else is stated (advice to pay, only if waiting also helps), and
     a code that is not also put into words loses to one that is."""
     stated = {r for (r, name), (weight, _) in found.items() if name in SUBJECTS and weight >= _TOLD}
-    said: dict[StopReason, list[float]] = defaultdict(list)
+    by_reason: dict[StopReason, list[float]] = defaultdict(list)
     weights: dict[StopReason, float] = defaultdict(float)
     for (reason, name), (weight, _) in found.items():
         advised = name.startswith(_ADVISED)
         if advised and stated - {reason} and (waits or reason is not StopReason.BILLING):
             weight *= ADVISED
         if advised or name in SUBJECTS or name == "code":
-            said[reason].append(weight)
+            by_reason[reason].append(weight)
         else:
             weights[reason] += weight
-    for reason, told in said.items():
-        weights[reason] += max(told) + (sum(told) - max(told)) / 2
+    for reason, entries in by_reason.items():
+        weights[reason] += max(entries) + (sum(entries) - max(entries)) / 2
     for reason in weights:
         if reason is StopReason.ERROR:
             weights[reason] = max(w for (r, _), (w, _) in found.items() if r is reason)

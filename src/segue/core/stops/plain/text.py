@@ -132,53 +132,53 @@ class _Maker:
             self._flush()  # a page that was cut off, and then somebody speaks
             self._in_page = False
         self._parted = False
-        mark, said = voice.split_mark(text)
-        if mark and not said:
+        mark, words = voice.split_mark(text)
+        if mark and not words:
             self._flush()
             return
-        if self._quoted(mark, said):
+        if self._quoted(mark, words):
             self._flush()
             return
-        if self._frame and not mark and (voice.is_code(said) or line.indent):
-            self._frame = voice.is_stack(said)
+        if self._frame and not mark and (voice.is_code(words) or line.indent):
+            self._frame = voice.is_stack(words)
             return  # the code of a frame, which is not a message
-        if samples.is_closing(said) and self._lines and voice.is_body(self._lines[-1]):
+        if samples.is_closing(words) and self._lines and voice.is_body(self._lines[-1]):
             self._lines = []  # the argument of a call
             self._in_sample = True
             return
-        if samples.heads_result(said) and not self._errors_only:
+        if samples.heads_result(words) and not self._errors_only:
             self._flush()
             self._in_result = True
             return
-        self._in_sample = samples.is_comment(said) or (self._in_sample and voice.is_body(said))
+        self._in_sample = samples.is_comment(words) or (self._in_sample and voice.is_body(words))
         if self._in_sample:
             self._flush()
-            self._units.append(Unit(said, Voice.MUTED, line.number, indent=line.indent))
+            self._units.append(Unit(words, Voice.MUTED, line.number, indent=line.indent))
             return
-        self._frame = voice.is_frame(said)
+        self._frame = voice.is_frame(words)
         self._wrapped = self._wrapped or (line.goes_on and bool(self._lines))
         if line.goes_on and self._speaks_as_error and not mark:
-            self._lines.append(said)
+            self._lines.append(words)
             return
         in_code = self._in_code and not self._errors_only
-        whose = voice.voice_of(mark, said, logs=self._logs, in_code=in_code, prefix=line.prefix)
+        whose = voice.voice_of(mark, words, logs=self._logs, in_code=in_code, prefix=line.prefix)
         if not mark and (self._in_result or self._in_item(line)):
             whose = Voice.MUTED
-        if self._lines and voice.is_source(said) and voice.is_body(self._lines[-1]):
+        if self._lines and voice.is_source(words) and voice.is_body(self._lines[-1]):
             self._lines = []  # fields of the same piece of source code
-        if whose is Voice.MUTED and voice.is_item(said) and not line.prefix:
+        if whose is Voice.MUTED and voice.is_item(words) and not line.prefix:
             self._item_indent = line.indent
-        if whose is not Voice.MUTED or voice.opens_code(said):
+        if whose is not Voice.MUTED or voice.opens_code(words):
             self._in_code = whose is Voice.MUTED
-        if self._lines and not mark and self._belongs(said, whose, line.prefix):
-            if not voice.is_stack(said):
-                self._lines.append(said)
+        if self._lines and not mark and self._belongs(words, whose, line.prefix):
+            if not voice.is_stack(words):
+                self._lines.append(words)
             return
         self._flush()
         self._in_page = False
         self._indent, self._prefix = line.indent, line.prefix
-        self._log = bool(line.prefix) or voice.is_log(said)
-        self._begin(said, whose, line.number, mark)
+        self._log = bool(line.prefix) or voice.is_log(words)
+        self._begin(words, whose, line.number, mark)
 
     @property
     def _reported(self) -> bool:
@@ -207,44 +207,44 @@ class _Maker:
     def _speaks_as_error(self) -> bool:
         return bool(self._lines) and self._voice is Voice.ERROR
 
-    def _quoted(self, mark: str, said: str) -> bool:
+    def _quoted(self, mark: str, words: str) -> bool:
         """Whether this is inside a fence or a patch, where text is shown, not said."""
         if self._errors_only:
-            return voice.is_fence(said)  # the fence of a report around the error
+            return voice.is_fence(words)  # the fence of a report around the error
         if self._heredoc:
-            self._heredoc = "" if said == self._heredoc else self._heredoc
+            self._heredoc = "" if words == self._heredoc else self._heredoc
             return True
-        if opened := samples.heredoc(said):
+        if opened := samples.heredoc(words):
             self._heredoc = opened
             return True
-        if voice.is_fence(said):
+        if voice.is_fence(words):
             reported = self._reported and not self._in_fence
             self._in_fence = not (self._in_fence or reported)
             return not reported
-        self._in_diff = voice.opens_diff(said) or (self._in_diff and not mark)
+        self._in_diff = voice.opens_diff(words) or (self._in_diff and not mark)
         return self._in_fence or self._in_diff
 
-    def _belongs(self, said: str, whose: Voice, prefix: str) -> bool:
-        if prefix != self._prefix if prefix else voice.is_log(said):
+    def _belongs(self, words: str, whose: Voice, prefix: str) -> bool:
+        if prefix != self._prefix if prefix else voice.is_log(words):
             return False
         if whose is Voice.PLAIN:
             return True
         if self._voice is Voice.PLAIN:
             open_quote = sum(line.count('"') for line in self._lines) % 2
-            rest = voice.wraps(self._lines[-1]) and said[:1].islower()
-            if open_quote or (rest and not voice.is_raised(said)):
+            rest = voice.wraps(self._lines[-1]) and words[:1].islower()
+            if open_quote or (rest and not voice.is_raised(words)):
                 return True
-        return self._voice is Voice.ERROR and voice.continues_error(said)
+        return self._voice is Voice.ERROR and voice.continues_error(words)
 
-    def _begin(self, said: str, whose: Voice, number: int, mark: str) -> None:
+    def _begin(self, words: str, whose: Voice, number: int, mark: str) -> None:
         self._result = result = voice.is_result(mark)
         self._speaker = voice.is_speaker(mark)
         self._item = voice.is_tick(mark)
         if mark and not result:
-            self._tool_open, self._results = self._speaker and voice.is_tool_call(said), 0
+            self._tool_open, self._results = self._speaker and voice.is_tool_call(words), 0
         self._results += result
         # The first thing below a call is its result; an error of the client may follow.
-        own = self._results > 1 and voice.is_client_error(said)
+        own = self._results > 1 and voice.is_client_error(words)
         self._under_tool = result and self._tool_open and not own
         self._in_result = self._under_tool or (self._in_result and not mark)
         if self._under_tool:
@@ -252,7 +252,7 @@ class _Maker:
         if whose in (Voice.MUTED, Voice.PROMPT, Voice.RUNNING):
             self._units.append(
                 Unit(
-                    said,
+                    words,
                     whose,
                     number,
                     under_tool=self._under_tool,
@@ -261,7 +261,7 @@ class _Maker:
                 )
             )
             return
-        self._lines, self._start, self._voice = [said], number, whose
+        self._lines, self._start, self._voice = [words], number, whose
 
     def _flush(self) -> None:
         if self._lines:

@@ -105,18 +105,18 @@ _ANSWER_PAGE = lazy_pattern(
 
 def is_answer_page(lines: list[Line]) -> bool:
     """Whether a text is only the page with which a gateway refuses, or asks for a login."""
-    told = [line.text for line in lines if line.text][:_PAGE_LINES]
-    if not told or not _HTML.match(told[0]):
+    texts = [line.text for line in lines if line.text][:_PAGE_LINES]
+    if not texts or not _HTML.match(texts[0]):
         return False
-    return any(_ANSWER_PAGE.search(text) for text in told)
+    return any(_ANSWER_PAGE.search(text) for text in texts)
 
 
 def untagged(text: str) -> str:
     """The readable text of a line of a page."""
-    said = _TAG.sub(" ", text)
+    plain = _TAG.sub(" ", text)
     for entity, meant in _ENTITIES:
-        said = said.replace(entity, meant)
-    return " ".join(said.split())
+        plain = plain.replace(entity, meant)
+    return " ".join(plain.split())
 
 
 # --- line prefixes -----------------------------------------------------------------------------
@@ -178,10 +178,10 @@ def prefix_of(text: str) -> str:
                 ):
                     break
         elif (sure or end == 0) and names < 1 and (item := _NAME.match(head, end)):
-            told = bool(item["pipe"] or item["out"] or item["msg"])
-            if end == 0 and not told:
+            is_prefix = bool(item["pipe"] or item["out"] or item["msg"])
+            if end == 0 and not is_prefix:
                 break
-            sure = sure or told
+            sure = sure or is_prefix
             names += 1
         elif end and not sure and (item := _NAME.match(head, end)) and item["out"]:
             sure = True

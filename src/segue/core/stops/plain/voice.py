@@ -233,19 +233,19 @@ _DIFF = lazy_pattern(r"^(?:@@ |diff --git |index [0-9a-f]{6,}\.\.|\+\+\+ |--- [a
 _FENCE = lazy_pattern(r"^(?:```|~~~\w*$)")
 
 
-def opens_diff(said: str) -> bool:
+def opens_diff(text: str) -> bool:
     """Whether this is the head of a patch, after which unmarked lines are context."""
-    return bool(_DIFF.match(said))
+    return bool(_DIFF.match(text))
 
 
-def is_fence(said: str) -> bool:
+def is_fence(text: str) -> bool:
     """Whether this is the fence of a quoted block."""
-    return bool(_FENCE.match(said))
+    return bool(_FENCE.match(text))
 
 
-def is_client_error(said: str) -> bool:
+def is_client_error(text: str) -> bool:
     """Whether this is an error in words that only the client itself uses."""
-    return bool(_CLIENT.match(said))
+    return bool(_CLIENT.match(text))
 
 
 def is_result(mark: str) -> bool:
@@ -263,61 +263,61 @@ def is_tick(mark: str) -> bool:
     return bool(mark) and mark[0] in _TICKS
 
 
-def is_tool_call(said: str) -> bool:
+def is_tool_call(text: str) -> bool:
     """Whether this is Name(arguments), the way clients show a call."""
-    return bool(_TOOL_CALL.match(said))
+    return bool(_TOOL_CALL.match(text))
 
 
-def is_log(said: str) -> bool:
+def is_log(text: str) -> bool:
     """Whether this is a log line with a time stamp or a level."""
-    return bool(_LOG.match(said))
+    return bool(_LOG.match(text))
 
 
-def is_item(said: str) -> bool:
+def is_item(text: str) -> bool:
     """Whether this is a list item; indented lines below it belong to it."""
-    return bool(_ITEM.match(said))
+    return bool(_ITEM.match(text))
 
 
-def is_test(said: str) -> bool:
+def is_test(text: str) -> bool:
     """Whether only the source code of a test has such a line."""
-    return bool(_TEST.search(said))
+    return bool(_TEST.search(text))
 
 
-def is_stack(said: str) -> bool:
+def is_stack(text: str) -> bool:
     """Whether this is a frame of a stack trace."""
-    return bool(_STACK.match(said))
+    return bool(_STACK.match(text))
 
 
-def is_raised(said: str) -> bool:
+def is_raised(text: str) -> bool:
     """Whether this is the name of an exception with its message."""
-    return bool(_RAISED.match(said))
+    return bool(_RAISED.match(text))
 
 
-def is_frame(said: str) -> bool:
+def is_frame(text: str) -> bool:
     """Whether this is the location of a frame of a Python stack trace; its code is in the next
     line."""
-    return bool(_FRAME.match(said))
+    return bool(_FRAME.match(text))
 
 
-def announces_report(said: str) -> bool:
+def announces_report(text: str) -> bool:
     """Whether this is the line above a client's own crash report, which follows as a fenced
     block."""
-    return bool(_REPORT.search(said))
+    return bool(_REPORT.search(text))
 
 
-def names_answer(said: str) -> bool:
+def names_answer(text: str) -> bool:
     """Whether this line says that the server's response follows."""
-    return bool(_ANSWER.search(said))
+    return bool(_ANSWER.search(text))
 
 
-def is_body(said: str) -> bool:
+def is_body(text: str) -> bool:
     """Whether this is a line of a JSON-like body."""
-    return bool(_BODY.match(said))
+    return bool(_BODY.match(text))
 
 
-def is_source(said: str) -> bool:
+def is_source(text: str) -> bool:
     """Whether only source code has such a line; the fields next to it are then source code too."""
-    return bool(_SOURCE.match(said)) or ("${" in said and bool(_TEMPLATE.search(said)))
+    return bool(_SOURCE.match(text)) or ("${" in text and bool(_TEMPLATE.search(text)))
 
 
 def is_string(text: str) -> bool:
@@ -330,56 +330,56 @@ def is_faulty(text: str) -> bool:
     return bool(_BODY_ERROR.search(_NO_ERROR.sub("", text)))
 
 
-def opens_code(said: str) -> bool:
+def opens_code(text: str) -> bool:
     """Whether this is a line of code that its arguments or fields follow."""
-    return said[-1:] in ("(", "{", "[", ",") and is_code(said) and not is_stack(said)
+    return text[-1:] in ("(", "{", "[", ",") and is_code(text) and not is_stack(text)
 
 
-def is_code(said: str) -> bool:
+def is_code(text: str) -> bool:
     """Whether this is code, a shell line, or a frame of a stack trace. JSON-like bodies are not."""
-    if (_LITERAL.match(said) and not _KEY.match(said)) or is_source(said):
+    if (_LITERAL.match(text) and not _KEY.match(text)) or is_source(text):
         return True
-    if is_body(said):
+    if is_body(text):
         return False
-    return bool(_STACK.match(said) or _STATEMENT.match(said) or _CODE.search(said))
+    return bool(_STACK.match(text) or _STATEMENT.match(text) or _CODE.search(text))
 
 
-def voice_of(mark: str, said: str, *, logs: bool, in_code: bool, prefix: str = "") -> Voice:
+def voice_of(mark: str, text: str, *, logs: bool, in_code: bool, prefix: str = "") -> Voice:
     """The voice of one cleaned line. `logs`: whether a log line can be the agent's own. `in_code`:
     the line above started a piece of code. `prefix`: what a logger put before it."""
     if is_prompt(mark):
         return Voice.PROMPT
-    if _RUNNING.search(said):
+    if _RUNNING.search(text):
         return Voice.RUNNING
-    if is_traced(said):
+    if is_traced(text):
         return Voice.ERROR
-    log = bool(prefix) or is_log(said)
+    log = bool(prefix) or is_log(text)
     muted = _MUTED_IN_LOG if prefix else _MUTED
-    if (not mark and (muted.match(said) or (not logs and log))) or (prefix and mark[:1] == ">"):
+    if (not mark and (muted.match(text) or (not logs and log))) or (prefix and mark[:1] == ">"):
         return Voice.MUTED
-    if in_code and is_body(said) and not _RAISED.match(said):
+    if in_code and is_body(text) and not _RAISED.match(text):
         return Voice.MUTED
-    if _CITED.match(said) or _SHAPE.search(said) or is_source(said):
+    if _CITED.match(text) or _SHAPE.search(text) or is_source(text):
         return Voice.MUTED
     if mark and mark[0] in _ERROR_MARKS:
         return Voice.ERROR
-    if said.endswith(";") and _KEY.match(said) and not prefix:
+    if text.endswith(";") and _KEY.match(text) and not prefix:
         return Voice.MUTED  # a field of a type, not of a body
-    if _STATEMENT.match(said):  # before errors, because `throw new Error(…)` starts like one
+    if _STATEMENT.match(text):  # before errors, because `throw new Error(…)` starts like one
         return Voice.MUTED
-    if _ERROR_LEAD.match(said):
+    if _ERROR_LEAD.match(text):
         return Voice.ERROR
     if log:
-        return Voice.ERROR if _LOG_LEVEL.search((prefix + said)[:_LEVEL_WITHIN]) else Voice.PLAIN
-    if (_BODY_LEAD.match(said) and is_faulty(said)) or _ERROR_INSIDE.search(said):
+        return Voice.ERROR if _LOG_LEVEL.search((prefix + text)[:_LEVEL_WITHIN]) else Voice.PLAIN
+    if (_BODY_LEAD.match(text) and is_faulty(text)) or _ERROR_INSIDE.search(text):
         return Voice.ERROR
-    if leads_to_body(said) or (_TOLD.match(said) and logs):
+    if leads_to_body(text) or (_TOLD.match(text) and logs):
         return Voice.ERROR
-    if is_code(said):
+    if is_code(text):
         return Voice.MUTED
-    if _ERROR_LATER.match(said[:_RAISED_WITHIN]):
+    if _ERROR_LATER.match(text[:_RAISED_WITHIN]):
         return Voice.ERROR
-    if _RAISED.match(said) or _RAISED_LATER.match(said[:_RAISED_WITHIN]):
+    if _RAISED.match(text) or _RAISED_LATER.match(text[:_RAISED_WITHIN]):
         return Voice.ERROR
     return Voice.PLAIN
 
@@ -389,11 +389,11 @@ def wraps(line: str) -> bool:
     return len(line) >= _WRAPPED_CHARS and (line[-1].isalpha() or line[-1] in ",:")
 
 
-def continues_error(said: str) -> bool:
+def continues_error(text: str) -> bool:
     """Whether a line continues the error above it, although it may look like something else."""
-    field = is_body(said) and said.endswith(",")  # `statusCode: 404,` in the dump of an error
-    if _ERROR_LEAD.match(said) and said[0] not in "\"'{}" and not field:
+    field = is_body(text) and text.endswith(",")  # `statusCode: 404,` in the dump of an error
+    if _ERROR_LEAD.match(text) and text[0] not in "\"'{}" and not field:
         return False
-    if is_body(said) or is_stack(said) or _FIELD.match(said):
+    if is_body(text) or is_stack(text) or _FIELD.match(text):
         return True
-    return not (_ERROR_LEAD.match(said) or is_log(said) or _MUTED.match(said) or is_code(said))
+    return not (_ERROR_LEAD.match(text) or is_log(text) or _MUTED.match(text) or is_code(text))

@@ -40,10 +40,10 @@ def line_of(text: str, tail_lines: int) -> str:
 
 def draft(line: str, reason: Reason, name: str = "") -> Wording:
     """A wording that matches this line, and lines that differ only in what changes each time."""
-    said = _LEAD.sub("", line).strip() or line
-    words = said.split()[:_MAX_WORDS]
+    sentence = _LEAD.sub("", line).strip() or line
+    words = sentence.split()[:_MAX_WORDS]
     pattern = _pattern(" ".join(words).rstrip(".,:;!·"))
-    slug = "_".join(part for part in _SLUG.split(said.lower()) if len(part) > 2)[:40].strip("_")
+    slug = "_".join(part for part in _SLUG.split(sentence.lower()) if len(part) > 2)[:40].strip("_")
     return Wording(
         id=name or f"mine.{slug or reason}",
         reason=reason,
@@ -53,13 +53,13 @@ def draft(line: str, reason: Reason, name: str = "") -> Wording:
     )
 
 
-def _pattern(said: str) -> str:
+def _pattern(sentence: str) -> str:
     parts, end = [], 0
-    for found in _CHANGING.finditer(said):
-        parts.append(_escaped(said[end : found.start()]))
+    for found in _CHANGING.finditer(sentence):
+        parts.append(_escaped(sentence[end : found.start()]))
         parts.append(_FORMS[str(found.lastgroup)])
         end = found.end()
-    return "".join((*parts, _escaped(said[end:])))
+    return "".join((*parts, _escaped(sentence[end:])))
 
 
 _FORMS = {

@@ -104,7 +104,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
     in_errors: bool = True  # whether a phrase inside an error counts; not in a conversation
 
     def message(
-        self, message: str, where: str, at: float | None = None, told: tuple[Spoken, ...] = ()
+        self, message: str, where: str, at: float | None = None, spoken: tuple[Spoken, ...] = ()
     ) -> list[Sign]:
         """The signs of an error message from a structured record. `told` is what the record says
         besides it."""
@@ -120,7 +120,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             if sign is not None and not sign.lost:
                 signs.append(sign)
         if not any(hit.wording.reason == NOT_A_STOP for hit in hits):
-            signs, _ = self._weighed(signs, text, where, at, Rank.STRUCTURE, told)
+            signs, _ = self._weighed(signs, text, where, at, Rank.STRUCTURE, spoken)
         return signs
 
     def _weighed(
@@ -130,7 +130,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         where: str,
         at: float | None,
         rank: Rank = Rank.TEXT,
-        told: tuple[Spoken, ...] = (),
+        spoken: tuple[Spoken, ...] = (),
         *,
         alone: bool = False,
     ) -> tuple[list[Sign], list[Sign]]:
@@ -140,7 +140,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         exact = (s for s in signs if not is_family(s.evidence.rule))
         if vocabulary is None or any(s.strength >= Strength.SENTENCE for s in exact):
             return signs, []
-        others = (*told, *(_spoken(sign) for sign in signs if sign.strength is not Strength.CODE))
+        others = (*spoken, *(_spoken(sign) for sign in signs if sign.strength is not Strength.CODE))
         weighed = vocabulary.weigh(text, tuple(dict.fromkeys(others)))
         if weighed is None or not weighed.quote:
             return signs, []
@@ -149,27 +149,27 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         if alone and not vocabulary.stated(text):
             return signs, []
         reason = weighed.reason
-        kept = [s for s in signs if s.reason is reason or s.strength < Strength.SENTENCE]
-        lost = [replace(s, lost=_OUTWEIGHED, outdone=True) for s in signs if s not in kept]
+        remaining = [s for s in signs if s.reason is reason or s.strength < Strength.SENTENCE]
+        lost = [replace(s, lost=_OUTWEIGHED, outdone=True) for s in signs if s not in remaining]
         vague = reason is StopReason.ERROR
         if vague and not alone:  # it is known to be an error anyway; "quota" may mean a size
             phrases = [
                 s
-                for s in kept
+                for s in remaining
                 if s.strength is Strength.PHRASE and s.reason is StopReason.RATE_LIMIT
             ]
             lost += [replace(s, lost=_OUTWEIGHED) for s in phrases]
-            kept = [s for s in kept if s not in phrases]
-            if kept or (
+            remaining = [s for s in remaining if s not in phrases]
+            if remaining or (
                 not phrases and (weighed.coded or weighed.weight < FAULT or not _OURS.search(text))
             ):
-                return kept, lost
-        if any(s.strength >= Strength.SENTENCE for s in kept):
-            return kept, lost
+                return remaining, lost
+        if any(s.strength >= Strength.SENTENCE for s in remaining):
+            return remaining, lost
         strength = Strength.SENTENCE
         if weighed.coded:  # it says no more than a code, but more than one without a cause
             strength = Strength.CODE
-            kept = [s for s in kept if s.reason is not StopReason.ERROR]
+            remaining = [s for s in remaining if s.reason is not StopReason.ERROR]
         kind = STATEMENT if alone else CONCEPT
         sign = Sign(
             reason=reason,
@@ -180,7 +180,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             reset=self._reset(reason, text, at),
             message=quote_of(text),
         )
-        return [*kept, sign], lost
+        return [*remaining, sign], lost
 
     def unit(self, unit: Unit, where: str, depth: int = DEPTH) -> MatchedMessage | None:
         """What a unit of plain text says; None if it says that the agent continues by itself.
@@ -193,8 +193,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             rest = text[last.end() :].partition("\n")[2]
             if has_tries_left(text[last.start() :].partition("\n")[0]):
                 return None  # the cause of this try, shown below its count
-            said = self.unit(replace(unit, text=rest), where) if rest else None
-            return said if said is not None and said.signs else None
+            matched = self.unit(replace(unit, text=rest), where) if rest else None
+            return matched if matched is not None and matched.signs else None
         places = _PLACES[unit.voice, unit.under_tool]
         in_errors = self.in_errors or is_client_error(text)
         if not in_errors:
@@ -204,9 +204,9 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         if is_side_job(unit):
             return MatchedMessage()
         if unit.voice is Voice.PLAIN and depth and (named := _SOURCE.match(text)):
-            said = self.unit(replace(unit, text=text[named.end() :]), where, 0)
-            if not hits or (said is not None and said.signs):
-                return said
+            matched = self.unit(replace(unit, text=text[named.end() :]), where, 0)
+            if not hits or (matched is not None and matched.signs):
+                return matched
         signs: list[Sign] = []
         lost: list[Sign] = []
         for hit in hits:
@@ -264,15 +264,15 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         if outside is None or not signs:
             return signs, []
         inside = replace(unit, text=text[outside.end() :])
-        said = self.unit(inside, where, depth - 1)
-        if said is None or not said.signs:
+        matched = self.unit(inside, where, depth - 1)
+        if matched is None or not matched.signs:
             return signs, []
-        best = max(s.strength for s in said.signs)
-        causes = {s.reason for s in said.signs if s.strength is best}
+        best = max(s.strength for s in matched.signs)
+        causes = {s.reason for s in matched.signs if s.strength is best}
         if best < Strength.SENTENCE or causes & set(VAGUE):
             return signs, []
         lost = [replace(s, lost=_AROUND, outdone=True) for s in signs if s.reason not in causes]
-        return list(said.signs), lost
+        return list(matched.signs), lost
 
     def _hits(self, text: str, places: tuple[Where, ...], wrapped: bool) -> tuple[list[Hit], str]:
         """The wordings in a text. A text that a line width broke is read both ways, and the reading
@@ -463,11 +463,11 @@ def _is_prose(hit: Hit, unit: Unit) -> bool:
     """Whether a sentence starts in lower case and takes many words to come to the point. A message
     starts with a capital, or with the point."""
     if is_family(hit.wording.id):
-        told = unit.speaker and not is_client_error(unit.text)
+        is_spoken = unit.speaker and not is_client_error(unit.text)
         quiet = hit.quote[:1].islower() and len(hit.quote.split()) > _FAMILY_WORDS and not unit.log
         asks = hit.wording.reason == StopReason.NEEDS_USER.value and ": " in hit.quote
         quiet = quiet and not asks
-        return told or quiet or bool(hit.wording.lead and _SUBORDINATE.search(hit.quote))
+        return is_spoken or quiet or bool(hit.wording.lead and _SUBORDINATE.search(hit.quote))
     if hit.wording.lead and _RELATIVE.search(hit.quote) and not hit.wording.pattern.count("that"):
         return True
     return bool(

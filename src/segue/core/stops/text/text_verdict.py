@@ -82,11 +82,11 @@ class TextVerdict(Struct, frozen=True):
 
 
 def hear(
-    units: Iterable[Unit], ear: MessageReader, source: str, *, generic_errors: bool = True
+    units: Iterable[Unit], reader: MessageReader, source: str, *, generic_errors: bool = True
 ) -> TextVerdict:
     """The last message of a text. `generic_errors`: an error that no wording matches is at least an
     error (not in logs, where errors are common)."""
-    listener = _Listener(ear, source)
+    listener = _Listener(reader, source)
     for unit in units:
         listener.take(unit)
     return listener.done(generic_errors)
@@ -95,8 +95,8 @@ def hear(
 class _Listener:
     """Keeps what would count if the text ended here."""
 
-    def __init__(self, ear: MessageReader, source: str) -> None:
-        self._ear = ear
+    def __init__(self, reader: MessageReader, source: str) -> None:
+        self._reader = reader
         self._source = source
         self._signs: list[Sign] = []
         self._lost: list[Sign] = []
@@ -133,46 +133,46 @@ class _Listener:
         if any(letter.isalnum() for letter in unit.text):
             body = unit.text.startswith("{")
             self._above = unit if _introduces(unit) else above if body else None
-        said = self._ear.unit(unit, f"{self._source}:{unit.line}")
-        if said is None:
+        matched = self._reader.unit(unit, f"{self._source}:{unit.line}")
+        if matched is None:
             self._drop("the agent tries again by itself below it")
             self._retry = unit
             return
-        said = _without_dropped(said)
-        self._note(unit, said)
+        matched = _without_dropped(matched)
+        self._note(unit, matched)
         if unit.voice is Voice.MUTED and _HEADING.match(unit.text):
             self._headings += 1
             self._example = bool(_EXAMPLE.search(unit.text))
         self._view = self._view or bool(unit.voice is Voice.MUTED and _TESTED.match(unit.text))
         self._remedies += len(_REMEDIES.findall(unit.text))
         self._headings += _DOCUMENT * bool(_HELP.match(unit.text))
-        if self._example and said.signs:
-            self._lost += [replace(s, lost="shown as an example") for s in said.signs]
+        if self._example and matched.signs:
+            self._lost += [replace(s, lost="shown as an example") for s in matched.signs]
             return
-        if above is not None and said.signs:
+        if above is not None and matched.signs:
             if _CASES.match(above.text):
-                self._lost += [replace(s, lost="shown as an example") for s in said.signs]
+                self._lost += [replace(s, lost="shown as an example") for s in matched.signs]
                 return
             self._shown = True
         elif self._shown and (_is_prose(unit) or (_is_said(unit) and "`" in unit.text)):
             self._drop("a text about it goes on below it")
-        if said.signs and self._error is not None and _is_dropped(said.signs):
-            self._lost += _outdo(list(said.signs), "an error was said before it")
-        elif said.signs:
+        if matched.signs and self._error is not None and _is_dropped(matched.signs):
+            self._lost += _outdo(list(matched.signs), "an error was said before it")
+        elif matched.signs:
             # "Done." is an answer, an error is not.
-            self._answered = all(s.reason is StopReason.COMPLETED for s in said.signs)
+            self._answered = all(s.reason is StopReason.COMPLETED for s in matched.signs)
             self._prompted = False
             self._told = unit.voice is Voice.PLAIN
             advice = is_order(unit.text) or is_advice(unit.text)
             below = unit.line == self._below and not unit.log  # no blank line parts them
-            self._signs, outdone = _newest(self._signs, said.signs, advice=advice, below=below)
+            self._signs, outdone = _newest(self._signs, matched.signs, advice=advice, below=below)
             self._below = unit.line + unit.text.count("\n") + 1
             self._lost += outdone
             self._error = None
         else:
-            self._without_signs(unit, said)
+            self._without_signs(unit, matched)
 
-    def _without_signs(self, unit: Unit, said: MatchedMessage) -> None:
+    def _without_signs(self, unit: Unit, matched: MatchedMessage) -> None:
         self._fill_in(unit)
         if self._left and _is_prose(unit):
             self._drop("the agent answered it")
@@ -186,7 +186,7 @@ class _Listener:
         plans = unit.voice is Voice.PLAIN and not unit.log and _PLAN.match(unit.text)
         if plans or (unit.speaker and (len(unit.text) >= _SPEECH_CHARS or is_tool_call(unit.text))):
             self._drop("the agent goes on below it")
-        elif unit.voice is Voice.ERROR and all(s.outdone for s in said.lost) and not unit.log:
+        elif unit.voice is Voice.ERROR and all(s.outdone for s in matched.lost) and not unit.log:
             self._error = unit
         elif unit.voice is Voice.MUTED and not is_stack(unit.text):
             self._error = None  # a file, not an ending
@@ -211,7 +211,7 @@ class _Listener:
             return
         if not _RESETS.search(unit.text) or is_code(unit.text):
             return
-        reset = self._ear.reset_in(unit.text)
+        reset = self._reader.reset_in(unit.text)
         if reset is not None:
             limited = StopReason.RATE_LIMIT
             self._signs = [
@@ -248,15 +248,15 @@ class _Listener:
         hangs = unit.result and not (retry.result or is_client_error(unit.text))
         return hangs or bool(_RAISED.match(unit.text))
 
-    def _note(self, unit: Unit, said: MatchedMessage) -> None:
-        self._view = self._view or said.view
-        self._foreign = self._foreign or said.foreign
-        self._lost += said.lost
+    def _note(self, unit: Unit, matched: MatchedMessage) -> None:
+        self._view = self._view or matched.view
+        self._foreign = self._foreign or matched.foreign
+        self._lost += matched.lost
         self._statuses |= set(_STATUS_LEAD.findall(unit.text))
         self._statuses |= set(_CODE_LEAD.findall(unit.text))
         self._causes |= {
             s.reason
-            for s in (*said.signs, *said.lost)
+            for s in (*matched.signs, *matched.lost)
             if s.strength >= Strength.SENTENCE and not s.lost.startswith(SILENCED)
         }
 
@@ -301,13 +301,13 @@ def _newest(
     """The last message counts. But a goodbye does not cancel the error before it, a code without a
     cause does not cancel one with a cause, and neither does advice, which is about that error, or
     a code right below a sentence, which is that sentence's."""
-    said = max(s.strength for s in now)
+    strongest = max(s.strength for s in now)
     weak = (
         all(s.reason in (StopReason.USER_EXIT, StopReason.COMPLETED) for s in now)
-        or (said < Strength.CODE and any(s.strength > said for s in before))
+        or (strongest < Strength.CODE and any(s.strength > strongest for s in before))
         or all(s.reason is StopReason.ERROR and s.strength < Strength.SENTENCE for s in now)
-        or (below and said is Strength.CODE and any(s.strength > said for s in before))
-        or (advice and all(is_family(s.evidence.rule) or s.strength < said for s in now))
+        or (below and strongest is Strength.CODE and any(s.strength > strongest for s in before))
+        or (advice and all(is_family(s.evidence.rule) or s.strength < strongest for s in now))
     )
     known = any(s.reason is not StopReason.ERROR or s.strength >= Strength.SENTENCE for s in before)
     if before and ((weak and (known or _is_dropped(now))) or is_aftermath(now, before)):
@@ -317,13 +317,13 @@ def _newest(
     return list(now), _outdo(before, "something newer was said")
 
 
-def _without_dropped(said: MatchedMessage) -> MatchedMessage:
+def _without_dropped(matched: MatchedMessage) -> MatchedMessage:
     """The message without the notice that the turn was taken back, if it says why."""
-    why = tuple(s for s in said.signs if not _is_dropped((s,)))
-    if not why or len(why) == len(said.signs):
-        return said
-    dropped = [s for s in said.signs if s not in why]
-    return replace(said, signs=why, lost=(*said.lost, *_outdo(dropped, "the error says why")))
+    why = tuple(s for s in matched.signs if not _is_dropped((s,)))
+    if not why or len(why) == len(matched.signs):
+        return matched
+    dropped = [s for s in matched.signs if s not in why]
+    return replace(matched, signs=why, lost=(*matched.lost, *_outdo(dropped, "the error says why")))
 
 
 def _is_dropped(now: tuple[Sign, ...]) -> bool:

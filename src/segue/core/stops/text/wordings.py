@@ -105,8 +105,8 @@ def bad_pattern(wording: Wording) -> str:
             re2.compile(part, options=_options())
         compiled = re2.compile(_source(wording, "start"), options=_options())
     except re2.error as fault:
-        said = fault.args[0] if fault.args else str(fault)
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        message = fault.args[0] if fault.args else str(fault)
+        text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
         return f"bad pattern: {text}"
     return "bad pattern: it matches an empty text" if compiled.search("") else ""
 
@@ -143,16 +143,16 @@ class Catalogue:
         self.wordings: list[Wording] = []
         self.faults: list[Fault] = []
         self._places: dict[Where, _Place] = {where: _Place() for where in _ANCHORS}
-        seen: set[str] = set()
+        ids: set[str] = set()
         for file, wording in wordings:
-            fault = "this id is used twice" if wording.id in seen else bad_pattern(wording)
+            fault = "this id is used twice" if wording.id in ids else bad_pattern(wording)
             if fault:
                 self.faults.append(Fault(file, wording.id, fault))
                 continue
-            seen.add(wording.id)
+            ids.add(wording.id)
             self._add(wording, own=True)
         for _, wording in packaged:
-            if wording.id not in seen:
+            if wording.id not in ids:
                 self._add(wording, own=False)
 
     def _add(self, wording: Wording, *, own: bool) -> None:
