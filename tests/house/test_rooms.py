@@ -3,6 +3,7 @@ docs/architecture.md describes all folders."""
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "segue"
@@ -25,6 +26,12 @@ def test_no_folder_is_crowded() -> None:
     found |= {f"tests/{f.relative_to(TESTS)}": len(modules(f)) for f in sorted(folders)}
     crowded = {folder: count for folder, count in found.items() if count > MAX_MODULES}
     assert not crowded, f"make folders inside, by what the modules are about: {crowded}"
+
+
+def test_no_two_test_files_have_the_same_name() -> None:
+    """pytest imports test files by their name, and could not import the second one."""
+    names = Counter(file.name for file in TESTS.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_a_long_module_says_why_it_is_one() -> None:

@@ -279,4 +279,6 @@ def test_a_tool_call_right_after_the_checkpoint_is_not_carried_out(tmp_path: Pat
         assert started(ended)[1]["strategy"] == "checkpoint"
         first = (s.leg(s.run_ids()[0], 1) / "stdout").read_text()
         assert "after.txt" not in first, "the old session made a call"
-        assert not (s.project / "after.txt").exists()
+        # If segue was quicker than the old session's next request, that answer went to the new one.
+        second = (s.leg(s.run_ids()[0], 2) / "stdout").read_text()
+        assert (s.project / "after.txt").exists() == ("after.txt" in second)
