@@ -231,7 +231,7 @@ def _hear(
     is_kept: bool = False,
     alone: bool = False,
 ) -> TextVerdict:
-    """`kept`: the lines are an error that a client kept in its list; an unknown one ended
+    """`is_kept`: the lines are an error that a client kept in its list; an unknown one ended
     nothing. `alone`: the text is all there is, so it may be read as a whole."""
     while lines and not lines[-1].strip():
         lines = lines[:-1]

@@ -55,7 +55,7 @@ def salvage(
     cwd: str = "",
 ) -> Salvaged:
     """What a session's file says, or its rows if the agent uses a database (`session_id` says
-    which). `since`: only what happened from then on (but the current todos). `told`: what segue
+    which). `since`: only what happened from then on (but the current todos). `known`: what segue
     itself said in it, including the task; if that is unknown, the first prompt is the task. `cwd`:
     files below it get relative names. Never raises; unreadable parts count as missing."""
     profile = agents.find(agent)
@@ -154,7 +154,7 @@ class Salvager:
             self.files = dict(list({**files, **self.files}.items())[-_FILES:])
 
     def result(self, known: Collection[str] = ()) -> Salvaged:
-        """`told`: what segue itself said in the session, including the task; if that is unknown,
+        """`known`: what segue itself said in the session, including the task; if that is unknown,
         the first prompt is the task."""
         flat = {_flat(text) for text in known}
         prompts = self.prompts if flat or not self.is_whole else self.prompts[1:]

@@ -29,7 +29,7 @@ sessions."""
 
 
 def client_command(kind: str, event: str, former: str = "") -> str:
-    """The line for a shell that starts the client: `kind` is hook or statusline, `told` the event
+    """The line for a shell that starts the client: `kind` is hook or statusline, `event` the event
     or "-", `former` the file with the status line of before.
 
     Where segue is no longer installed it says nothing and ends with 0: the interpreter alone would

@@ -62,7 +62,7 @@ class TrackedSession:
 
 @dataclass
 class DaemonState:
-    """One per daemon. Whoever changes `kept` or `paused` holds `lock`."""
+    """One per daemon. Whoever changes `tracked` or `paused` holds `lock`."""
 
     env: Mapping[str, str]
     clock: Clock

@@ -264,7 +264,7 @@ class Voice:
         self.emit({**event, "parent_tool_use_id": None, "timestamp": stamp()})
 
     def result(self, spent: Spent, text: str, began: float, api_s: float, **fields: Any) -> None:
-        """Reports the end of a turn. `told` has what differs between the endings."""
+        """Reports the end of a turn. `fields` has what differs between the endings."""
         self.file.note("last-prompt", leafUuid=self.file.parent)
         self.file.note("cost-state", totalCostUSD=0, modelUsage=spent.models)
         event = {

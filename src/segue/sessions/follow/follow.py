@@ -249,7 +249,7 @@ class FileFollower:
     def _visit(
         self, path: str, met: dict[Identity, str] | None = None, *, is_told: bool = False
     ) -> None:
-        """Checks what exists under a name; `told` if an event reported it."""
+        """Checks what exists under a name; `is_told` if an event reported it."""
         file = self._names.get(path)
         if is_told and file:
             file.warm_until = 0.0

@@ -69,8 +69,8 @@ def budget_chars(window_tokens: int) -> int:
 
 
 def sections(digest: Digest, max_chars: int, *, summary: str = "") -> list[tuple[str, str]]:
-    """Titles and texts, with at most this many characters in total. `told` is what the agent itself
-    says above them; a sentence is left out if all the names in it appear there."""
+    """Titles and texts, with at most this many characters in total. `summary` is what the agent
+    itself says above them; a sentence is left out if all the names in it appear there."""
     parts = [part for part in _parts(digest, summary) if part.entries]
     room = max_chars - sum(_head(part) for part in parts)
     grants = [min(_need(part), int(room * part.share)) for part in parts]

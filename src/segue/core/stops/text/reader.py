@@ -106,7 +106,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
     def message(
         self, message: str, where: str, at: float | None = None, spoken: tuple[Spoken, ...] = ()
     ) -> list[Sign]:
-        """The signs of an error message from a structured record. `told` is what the record says
+        """The signs of an error message from a structured record. `spoken` is what the record says
         besides it."""
         text = unescape("\n".join(clean(line) for line in message.splitlines()))
         if not text:

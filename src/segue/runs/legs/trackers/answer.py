@@ -50,14 +50,14 @@ class AnswerTracker:
         """Records that another process asked after it had printed this many lines."""
         self._line, self._is_cut = line, is_cut
 
-    def lines_before(self, event_count: int, given: int) -> int:
-        """How many of these lines were printed before it was asked, if `seen` lines came before
-        them."""
-        return given if self._line is None else min(given, max(0, self._line - event_count))
+    def lines_before(self, line_count: int, given: int) -> int:
+        """How many of these lines were printed before it was asked, if `line_count` lines came
+        before them."""
+        return given if self._line is None else min(given, max(0, self._line - line_count))
 
-    def is_due(self, event_count: int) -> bool:
+    def is_due(self, line_count: int) -> bool:
         """Whether another process asked at this line."""
-        return self._line is not None and event_count >= self._line
+        return self._line is not None and line_count >= self._line
 
     def ask_again(self) -> None:
         """From here on, what it says is its answer to that other process."""

@@ -133,12 +133,12 @@ class SimulatedFollower:
 
 
 def judged(
-    run: Run, follower: SimulatedFollower, ended: Exit, now: Callable[[], float]
+    run: Run, follower: SimulatedFollower, ended: Exit, reset_at: Callable[[], float]
 ) -> LegEnded:
-    """How a leg ended, as the real verdict would say. `told` returns the account's reset in wall
-    time."""
+    """How a leg ended, as the real verdict would say. `reset_at` returns the account's reset in
+    wall time."""
     leg = follower.leg
-    stop = _own(run, ended) or _stop(leg, ended, now)
+    stop = _own(run, ended) or _stop(leg, ended, reset_at)
     progressed = len(leg.project.done) > leg.done_before
     return LegEnded(
         leg=follower.number,
@@ -183,7 +183,7 @@ def _own(run: Run, ended: Exit) -> Stop | None:
     )
 
 
-def _stop(leg: Leg, ended: Exit, now: Callable[[], float]) -> Stop:
+def _stop(leg: Leg, ended: Exit, reset_at: Callable[[], float]) -> Stop:
     reasons = {
         "completed": StopReason.COMPLETED,
         "context": StopReason.CONTEXT_EXHAUSTED,
@@ -203,7 +203,7 @@ def _stop(leg: Leg, ended: Exit, now: Callable[[], float]) -> Stop:
         more["details"] = RateLimitInfo(scope="five_hour", retry_source="record")
         left_s = leg.account.limited_until - ended.at
         if leg.account.limit_told == "time":
-            more["retry_at"] = now()
+            more["retry_at"] = reset_at()
         elif leg.account.limit_told == "seconds" and left_s > 0:
             more["retry_after_s"] = left_s
     elif ended.cause == "outage":

@@ -13,8 +13,8 @@ _PLAIN = frozenset({"reading", "health", "turn", "daemon"})
 
 
 class MemoryLog(Log):
-    """Like `watch/log`. `told` is called before (with None) and after each lasting note is written,
-    and may raise."""
+    """Like `watch/log`. `on_note` is called before (with None) and after each lasting note is
+    written, and may raise."""
 
     def __init__(
         self, is_full: Callable[[], bool], on_note: Callable[[str, str, Note | None], None]
