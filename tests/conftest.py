@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +15,9 @@ from support.orphans import no_orphans as no_orphans  # a fixture
 
 from segue.agents import drives
 from segue.core.stops.events import Event, Summary, ToolCall, ToolResult, Usage
+
+if TYPE_CHECKING:
+    from support.files.scan import Machine
 
 # Time is measured in bench/, not here; and CI must say the same of the same commit twice.
 settings.register_profile("segue", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -125,6 +128,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return home
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> "Machine":
+    """A machine with session files of several agents."""
+    from support.files.scan import Machine
+
+    return Machine(tmp_path)
 
 
 def bare(events: Iterable[Event]) -> list[Event]:

@@ -7,6 +7,7 @@ fixed waits of minutes) are in the full matrix: `segue drill --agent all --full`
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,7 +85,7 @@ def test_an_agent_that_nothing_disturbs_does_every_step_once(agent: str, tmp_pat
     played = play(agent, "success", tmp_path)
     outcome = played.outcome
     assert outcome.done == list(range(1, outcome.steps + 1))
-    assert (outcome.exit_code, outcome.reason, outcome.held) == (0, "completed", True)
+    assert (outcome.exit_code, outcome.reason, outcome.is_as_expected) == (0, "completed", True)
     assert "All6stepsaredone." in spoken(played)
     (session,) = sessions(played)
     last = [e["request"] for e in played.events if e["kind"] == "request"][-1]
@@ -106,7 +107,7 @@ def test_with_segue_a_full_window_is_handed_over_and_no_step_is_lost_or_repeated
     """One that fills too fast for the agent's own summary, which is refused besides."""
     played = play(agent, "too-long-no-compaction", tmp_path, with_segue=True)
     outcome = played.outcome
-    assert outcome.held, (outcome, played.said)
+    assert outcome.is_as_expected, (outcome, played.said)
     assert outcome.done == list(range(1, 11))
     assert outcome.handoffs >= 1
     assert outcome.legs >= 2
@@ -120,7 +121,7 @@ def test_with_segue_what_the_user_says_halfway_outlives_full_windows(
     """They add a fact, correct one and forbid a file; no summary tells of it."""
     played = play(agent, "facts-from-the-user", tmp_path, with_segue=True)
     outcome = played.outcome
-    assert outcome.held, (outcome, played.said)
+    assert outcome.is_as_expected, (outcome, played.said)
     assert (outcome.touched, outcome.unfired) == ([], [])
     assert outcome.handoffs >= 1
     assert still_running(played) == []
@@ -140,9 +141,27 @@ def test_with_segue_words_of_the_work_are_not_taken_for_the_checkpoint(tmp_path:
     scenario = tmp_path / "one-handoff.toml"
     scenario.write_text(text)
     played = play("opencode", scenario, tmp_path, with_segue=True)
-    assert played.outcome.held, (played.outcome, played.said)
+    assert played.outcome.is_as_expected, (played.outcome, played.said)
     assert any("without the agent's words" in said for said in played.said)
     assert not any("with the checkpoint" in said for said in played.said)
+
+
+@pytest.mark.parametrize("agent", ["claude", "pi"])  # the others cannot wait for segue
+def test_with_segue_an_agent_knows_what_its_compaction_left_out_before_it_acts(
+    agent: str, tmp_path: Path
+) -> None:
+    """Even if the model answers at once; no tool was called that had to be interrupted."""
+    text = (load.PACKAGED / "facts-compacted-away.toml").read_text()
+    scenario = tmp_path / "at-once.toml"
+    scenario.write_text(re.sub("step_s = .*", "step_s = 0.0", text))
+    played = play(agent, scenario, tmp_path, with_segue=True)
+    outcome = played.outcome
+    assert outcome.is_as_expected, (outcome, played.said)
+    assert (outcome.legs, outcome.handoffs) == (1, 0)
+    assert list(played.folder.glob("segue/runs/*/leg-001/recall-*-held.md"))
+    (commands,) = played.folder.glob("segue/runs/*/leg-001/control.jsonl")
+    assert "cut-" not in commands.read_text()
+    assert still_running(played) == []
 
 
 @pytest.mark.parametrize("agent", ALL)
@@ -151,7 +170,7 @@ def test_with_segue_a_crash_in_a_tool_is_gone_on_from_in_the_same_session(
 ) -> None:
     played = play(agent, "crash-in-tool", tmp_path, with_segue=True)
     outcome = played.outcome
-    assert outcome.held, (outcome, played.said)
+    assert outcome.is_as_expected, (outcome, played.said)
     assert (outcome.legs, outcome.handoffs, outcome.waits) == (2, 0, 0)
     assert len(sessions(played)) == 1
     assert still_running(played) == []
@@ -161,7 +180,7 @@ def test_with_segue_a_crash_in_a_tool_is_gone_on_from_in_the_same_session(
 def test_with_segue_a_limit_of_the_plan_is_waited_for(agent: str, tmp_path: Path) -> None:
     played = play(agent, "plan-limit", tmp_path, with_segue=True)
     outcome = played.outcome
-    assert outcome.held, (outcome, played.said)
+    assert outcome.is_as_expected, (outcome, played.said)
     assert outcome.waits >= 1  # gemini does not say for how long
     assert (outcome.legs, outcome.handoffs) == (outcome.waits + 1, 0)
     assert len(sessions(played)) == 1
@@ -181,7 +200,7 @@ def test_with_segue_what_the_user_must_decide_ends_the_run_with_its_reason(
 ) -> None:
     played = play(agent, scenario, tmp_path, with_segue=True)
     outcome = played.outcome
-    assert outcome.held, (outcome, played.said)
+    assert outcome.is_as_expected, (outcome, played.said)
     assert outcome.exit_code == STOPS[outcome.reason]
     assert outcome.legs == 1
     assert still_running(played) == []
@@ -202,7 +221,7 @@ def test_a_window_that_stays_full_is_seen_for_what_it_is(agent: str, tmp_path: P
     assert outcome.exit_code == TOO_LONG[agent]
     assert outcome.reason == "context_exhausted"
     assert outcome.is_whole
-    assert not outcome.held
+    assert not outcome.is_as_expected
     assert 0 < len(outcome.done) < outcome.steps
 
 
@@ -223,7 +242,7 @@ def test_a_request_without_an_answer_is_given_up_and_sent_again(agent: str, tmp_
     played = play(agent, "silent-hang", tmp_path)
     hung = [e["request"] for e in played.events if e["kind"] == "request"]
     assert [r["delivery"] for r in hung].count("hang") == 1
-    assert played.outcome.held
+    assert played.outcome.is_as_expected
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "pi"])  # all of them with segue
@@ -248,4 +267,4 @@ def test_the_users_interrupt_is_the_users_will(agent: str, tmp_path: Path) -> No
     left_its_traces(played)
     assert (outcome.exit_code, outcome.reason) == (INTERRUPTED[agent], "user_exit")
     assert outcome.is_whole
-    assert outcome.held
+    assert outcome.is_as_expected

@@ -93,6 +93,21 @@ def test_what_can_be_named_is_said_if_nothing_is(command: str, among: str) -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["resume", "--say"], "resume"),
+        (["logs", "--leg"], "logs"),
+        (["scan", "--json=yes"], "scan"),
+        (["wordings", "list", "--reason"], "wordings list"),
+    ],
+)
+def test_a_usage_error_names_the_help_of_its_command(words: list[str], command: str) -> None:
+    done = segue(*words)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f" See: segue {command} --help\n")
+
+
 @pytest.mark.parametrize("command", ["runs", "sessions", "status", "scan", "notes"])
 def test_a_list_of_nothing_is_not_an_error(command: str) -> None:
     done = segue(command)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segue.core.names import SessionName, meant
+from segue.core.names import SessionName, matching
 
 ONE = SessionName("abc123", "/home/.claude/one.jsonl", "/src/project")
 TWO = SessionName("abd456", "/home/.claude/two.jsonl", "/src/project/")
@@ -28,11 +28,11 @@ BARE = SessionName("zzz")
     ],
 )
 def test_what_fits_best_decides(word: str, found: list[SessionName]) -> None:
-    assert meant(word, [ONE, TWO, THREE, BARE], lambda name: name) == found
+    assert matching(word, [ONE, TWO, THREE, BARE], lambda name: name) == found
 
 
 def test_links_are_followed_where_there_is_a_file_system() -> None:
     links = {"/link": "/src/project", "/l.jsonl": "/home/.claude/one.jsonl"}
     everyone = [ONE, THREE]
-    assert meant("/link", everyone, lambda name: name, lambda p: links.get(p, p)) == [ONE]
-    assert meant("/l.jsonl", everyone, lambda name: name, lambda p: links.get(p, p)) == [ONE]
+    assert matching("/link", everyone, lambda name: name, lambda p: links.get(p, p)) == [ONE]
+    assert matching("/l.jsonl", everyone, lambda name: name, lambda p: links.get(p, p)) == [ONE]

@@ -63,7 +63,7 @@ def alone(*words: str) -> Result:
 def test_with_segue_the_rehearsal_agent_holds_in(scenario: str, tmp_path: Path) -> None:
     outcome = play("rehearsal", scenario, tmp_path, with_segue=True).outcome
     assert outcome.with_segue
-    assert outcome.held, outcome
+    assert outcome.is_as_expected, outcome
     ends = outcome.expects
     assert outcome.is_done == (ends.ends == "done")
     assert outcome.reason == (ends.reason or "completed")
@@ -77,10 +77,10 @@ def test_a_model_that_forgot_what_must_not_be_touched_is_seen(tmp_path: Path) ->
         '[[rules]]\nbefore_step = 4\nfault = "too_long"\n'
     )
     alone = play("rehearsal", mine, tmp_path).outcome
-    assert (alone.touched, alone.held) == (["keep/1"], False)
+    assert (alone.touched, alone.is_as_expected) == (["keep/1"], False)
     assert alone.in_words.startswith(("touched keep/1", "repeated step 1"))
     outcome = play("rehearsal", mine, tmp_path, with_segue=True).outcome
-    assert (outcome.touched, outcome.held) == ([], True), outcome
+    assert (outcome.touched, outcome.is_as_expected) == ([], True), outcome
 
 
 TENTHS = """\
@@ -102,7 +102,7 @@ def test_the_request_for_a_checkpoint_reaches_the_model_while_there_is_room(
     scenario.write_text(TENTHS)
     played = play(agent, scenario, tmp_path, with_segue=True)
     asked = played.outcome.asked_at_percent
-    assert played.outcome.held
+    assert played.outcome.is_as_expected
     assert asked
     assert all(70 <= percent <= 90 for percent in asked), (asked, played.said)
     # A busy machine may show segue the last tool's output before the reading that foretells it.
@@ -113,7 +113,7 @@ def test_the_request_for_a_checkpoint_reaches_the_model_while_there_is_room(
 @pytest.mark.parametrize("scenario", WITHOUT_SEGUE)
 def test_the_rehearsal_agent_ends_as_it_should_in(scenario: str, tmp_path: Path) -> None:
     outcome = play("rehearsal", scenario, tmp_path).outcome
-    assert (outcome.held, outcome.reason) == WITHOUT_SEGUE[scenario]
+    assert (outcome.is_as_expected, outcome.reason) == WITHOUT_SEGUE[scenario]
     # Where it was resumed, its own compaction drops what came before that, steps included.
     assert outcome.is_whole is (scenario != "facts-from-the-user")
 
@@ -133,7 +133,7 @@ def test_the_codex_form_ends_as_it_should_in(scenario: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("scenario", [*TELLING, "three-exhaustions", "user-interrupt"])
 def test_with_segue_the_codex_form_holds_in(scenario: str, tmp_path: Path) -> None:
-    assert play("rehearsal-codex", scenario, tmp_path, with_segue=True).outcome.held
+    assert play("rehearsal-codex", scenario, tmp_path, with_segue=True).outcome.is_as_expected
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_with_segue_who_ends_it_on_purpose_has_ended_the_run(
         '[expects]\nends = "stopped"\nreason = "user_exit"\n'
     )
     outcome = play("rehearsal", mine, tmp_path, with_segue=True).outcome
-    assert outcome.held is ended, outcome
+    assert outcome.is_as_expected is ended, outcome
     assert (outcome.exit_code, outcome.legs, outcome.done) == (code, 1, [1])
     assert ended or outcome.reason.startswith("unfinished")
 
@@ -184,13 +184,15 @@ def test_the_exit_code_of_segue_must_fit_the_reason() -> None:
         "with_segue": True, "done": [1], "reason": "auth",
         "expects": Expectation(ends="stopped", reason="auth"),
     }  # fmt: skip
-    assert outcome(**stopped, exit_code=1).held  # type: ignore[arg-type]
-    assert not outcome(**stopped, exit_code=0).held  # type: ignore[arg-type]
-    assert outcome(with_segue=True, exit_code=0).held
-    assert not outcome(with_segue=True, exit_code=1).held
+    assert outcome(**stopped, exit_code=1).is_as_expected  # type: ignore[arg-type]
+    assert not outcome(**stopped, exit_code=0).is_as_expected  # type: ignore[arg-type]
+    assert outcome(with_segue=True, exit_code=0).is_as_expected
+    assert not outcome(with_segue=True, exit_code=1).is_as_expected
     left = Expectation(ends="stopped", reason="user_exit")
-    assert outcome(with_segue=True, reason="user_exit", exit_code=130, expects=left).held
-    assert not outcome(with_segue=True, reason="user_exit", exit_code=1, expects=left).held
+    assert outcome(with_segue=True, reason="user_exit", exit_code=130, expects=left).is_as_expected
+    assert not outcome(
+        with_segue=True, reason="user_exit", exit_code=1, expects=left
+    ).is_as_expected
 
 
 def test_a_rule_that_never_came_about_is_reported_below_the_table(tmp_path: Path) -> None:

@@ -273,10 +273,10 @@ def test_a_step_that_misses_a_fact_is_not_done_and_no_file_holds_it(tmp_path: Pa
     folder = tmp_path / "project"
     job.make(folder, FACTS)
     told = [Part("tool", sh(folder, "job/step", "1"))]
-    old = facts.known(told)
+    old = facts.stated(told)
     told.append(Part("tool", sh(folder, "job/step", "2")))
     told.append(Part("assistant", facts.said_before(FACTS, 1)))
-    words = facts.known(told)
+    words = facts.stated(told)
     assert sorted(words) == [1, 2, 3]
     assert words[3] != old[3]
     for words_given in ([], [words[1]], [words[1], "choice-1"], [words[2], words[1]]):
@@ -315,11 +315,11 @@ def test_what_the_user_says_counts_and_what_they_take_back_does_not(tmp_path: Pa
     assert [job.said_by_user(folder, SPOKEN, step) for step in (1, 3)] == ["", ""]
     said = Part("user", job.said_by_user(folder, SPOKEN, 2))
     assert "Do not touch keep/3." in said.text
-    old = facts.known([task, printed])
-    words = facts.known([task, printed, said])
+    old = facts.stated([task, printed])
+    words = facts.stated([task, printed, said])
     assert (sorted(old), sorted(words)) == ([2, 4], [1, 2, 3, 4])
     assert words[2] != old[2]
-    assert facts.known([said, printed]) == facts.known([printed, said])
+    assert facts.stated([said, printed]) == facts.stated([printed, said])
     for step in (2, 3):
         sh(folder, "job/step", str(step))
     stale = f"4{facts.arguments(SPOKEN, 4, {**words, 2: old[2]})}".split()
@@ -331,7 +331,7 @@ def test_what_the_user_says_counts_and_what_they_take_back_does_not(tmp_path: Pa
 def test_a_model_that_was_not_told_touches_what_must_not_be_touched(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     job.make(folder, SPOKEN)
-    told = facts.known([Part("user", "do not touch keep/3"), Part("user", "Do not touch keep/4")])
+    told = facts.stated([Part("user", "do not touch keep/3"), Part("user", "Do not touch keep/4")])
     assert facts.meddled(SPOKEN, 3, {}) == ""
     assert facts.meddled(SPOKEN, 6, told) == ""
     assert job.touched(folder, SPOKEN) == []
@@ -343,4 +343,4 @@ def test_a_model_that_was_not_told_touches_what_must_not_be_touched(tmp_path: Pa
 
 def test_a_faithful_summary_tells_all_kinds_of_facts_and_is_understood() -> None:
     words = {1: "w123456", 2: "choice-12345", 3: "keep/3"}
-    assert facts.known([Part("user", "\n".join(facts.lines(words)))]) == words
+    assert facts.stated([Part("user", "\n".join(facts.lines(words)))]) == words

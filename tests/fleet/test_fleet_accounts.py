@@ -135,9 +135,9 @@ def test_an_account_that_has_spent_its_cap_waits_on_all_machines(fleet: Fleet) -
     accounts.set_cap(db, AccountCap(account=account.id, max_cost_usd=10.0))
     assert one.ask(account, "run-1", fleet.now).until is None
     for leg, cost in ((1, 6.0), (1, 6.0), (2, 3.0)):  # said twice, counted once
-        one.spent(account.id, "run-1", leg, 1_000, cost)
+        one.record_spend(account.id, "run-1", leg, 1_000, cost)
     assert two.ask(account, "run-2", fleet.now).until is None
-    two.spent(account.id, "run-2", 1, 1_000, 2.0)
+    two.record_spend(account.id, "run-2", 1, 1_000, 2.0)
     db.rows("UPDATE segue.spent SET at = at - interval '20 hours' WHERE leg = 1 AND cost_usd = 6")
     answer = one.ask(account, "run-1", fleet.now)
     assert answer.scope == "max_cost_usd"

@@ -61,7 +61,7 @@ def test_status_says_what_each_machine_offers(db: FleetDatabase) -> None:
 
 def test_a_machine_is_forgotten_once_it_is_silent_and_not_before(db: FleetDatabase) -> None:
     offers(db, "m-1")
-    assert "drain it, end its worker" in segue("fleet", "forget", "m-1", code=2)
+    assert "run `segue fleet drain m-1`, end its worker" in segue("fleet", "forget", "m-1", code=2)
     assert "no machine is called 'nobody'" in segue("fleet", "forget", "nobody", code=2)
     db.rows("UPDATE segue.machine SET beat_at = now() - interval '2 minutes'")
     assert "last seen 2 min ago; other machines take over its tasks" in segue("fleet", "status")
@@ -77,7 +77,7 @@ def test_a_cap_on_an_account_is_set_shown_kept_to_and_taken_away(db: FleetDataba
     assert "pass --tasks N" in segue("fleet", "cap", "claude-12ab", code=2)
     told = segue("fleet", "cap", "claude-12ab", "--usd", "5", "--tasks", "1")
     assert told == "claude-12ab: at most 1 task at once, $5 in 24 hours\n"
-    FleetAccounts(lambda: db).spent("claude-12ab", "run-1", 1, 1_000, 6.0)
+    FleetAccounts(lambda: db).record_spend("claude-12ab", "run-1", 1, 1_000, 6.0)
     told = segue("fleet", "accounts")
     assert told.startswith("claude-12ab  on 1 machine; $6.00 in 24 h of $5; at most 1 task at once")
     assert segue("fleet", "cap", "claude-12ab", "--none") == "claude-12ab: no caps\n"

@@ -83,7 +83,7 @@ class Work:
             task=found.text, agent=self.run.agent, command=("x",), drive=drive,
             cwd=found.tree, policy=Policy(),
         )  # fmt: skip
-        kept = sessions.kept(self.store, found.id, found.salvaged)
+        kept = sessions.stored_session(self.store, found.id, found.salvaged)
         steps = Path(found.tree, "done.txt").read_text()
         return steps, sessions.inherit(kept, found, wanted, self.env, self.run)
 

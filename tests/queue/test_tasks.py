@@ -278,7 +278,7 @@ def test_a_task_whose_process_was_killed_is_cancelled_with_its_agent(place: Plac
         holder = queue.holder(task)
         assert holder is not None
         os.kill(holder.pid, signal.SIGKILL)
-        place.until(lambda: not queue.lives(holder))
+        place.until(lambda: not queue.is_alive(holder))
     assert Path(f"/proc/{pid}").exists()
     assert f"{task} is cancelled" in place.segue("queue", "cancel", task)
     assert place.until(lambda: not Path(f"/proc/{pid}").exists())

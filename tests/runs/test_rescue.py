@@ -124,7 +124,9 @@ def test_a_rescue_says_what_it_is_and_asks_no_model_before_it(tmp_path: Path) ->
         assert w.segue("rescue", "--json").json["sessions"] == []
         again = w.segue("rescue", session)
         assert again.code == 2
-        assert f"is part of {run['run']} (done); segue resume {run['run']}" in again.err
+        assert (
+            f"is part of {run['run']} (done); to resume it: segue resume {run['run']}" in again.err
+        )
 
 
 def spent_in(file: Path) -> list[int]:

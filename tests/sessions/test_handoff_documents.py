@@ -217,7 +217,7 @@ def test_any_rule_made_document_is_valid_and_holds_the_users_words(
         last_words=words,
         git_status=state,
         git_diff_stat=state,
-        told=AgentSummary(raw=words) if len(words) % 2 else None,
+        summary=AgentSummary(raw=words) if len(words) % 2 else None,
         commands=(Command(state),),
     )
     text = own_text(checkpoint)

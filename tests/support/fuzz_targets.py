@@ -170,7 +170,7 @@ def hook(data: bytes) -> None:
     if not isinstance(event, dict):
         return
     reply = hooks.answer(event, None, Policy(), _Texts())
-    hooks.answer(event, hooks.HookView(), Policy(), _Texts(), reply.told)
+    hooks.answer(event, hooks.HookView(), Policy(), _Texts(), reply.memory)
     hooks.file_named(event)
     if reply.body is not None:
         json.dumps(reply.body)

@@ -112,8 +112,8 @@ MUTATIONS = (
     Mutation(
         "every session is due",
         "segue/core/runs/due.py",
-        "if later(used, pace, turns=turns) < room.limit_tokens:",
-        "if False:",
+        "if pace is None or not _passes_later(run, pace, room, found):",
+        "if pace is None:",
     ),
     Mutation(
         "a boundary begins no handoff",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from segue.drill.plays.outcome import PlayOutcome
+from segue.drill.plays.outcome import PlayOutcome, requests_of
 from segue.drill.scenarios.types import Expectation
 from segue.views import drill_table as picture
 from segue.views.drill_table import DrillLines, DrillRow, MovingDrill, table
@@ -190,6 +190,17 @@ def test_why_a_play_was_not_played_stands_below_the_table_once() -> None:
     broken.broke_off = "git went missing"
     said = "claude · success · with segue: broke off: git went missing"
     assert picture.below([broken]) == [said]
+
+
+def test_when_sessions_were_asked_stands_below_the_table() -> None:
+    bare = finished(asked_at_percent=[99.0])  # not by segue
+    rows = [bare, finished(with_segue=True, handoffs=3, asked_at_percent=[81.5, 90.0])]
+    rows.append(finished(with_segue=True, handoffs=1, asked_at_percent=[90.1]))
+    assert picture.below(rows) == [
+        "2 of 3 requests for a checkpoint were read at 90% of the window or less (81.5 to 90.1%)"
+    ]
+    assert requests_of(row.outcome for row in rows) == (4, 3, 2, 81.5, 90.1)
+    assert picture.below([bare, finished(with_segue=True)]) == []
 
 
 def test_what_never_came_about_stands_below_the_table() -> None:

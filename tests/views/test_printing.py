@@ -88,6 +88,7 @@ def test_json_holds_nothing_that_a_terminal_acts_on() -> None:
 
 OTHER_PROGRAMS = (
     "client.py",  # standard library only; what it prints is made by the daemon
+    "agents/claude/halt.py",  # a hook: claude reads what it prints
     "agents/opencode/bridge.py",  # speaks to the keeper, in records
     "agents/pi/bridge.py",
     "drill/rehearsal/",  # an agent, for rehearsals

@@ -24,6 +24,7 @@ from segue.system import units
 from segue.system.files import state
 from segue.watch.daemon import Watch
 from segue.watch.log import open_log
+from segue.watch.observe.observer import SETTLE_S
 from segue.watch.rules import Rules
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -346,6 +347,26 @@ def agent(own_home: Path) -> Iterator[Agent]:
     yield found
     if found.child.poll() is None:
         found.end()
+
+
+def test_a_crash_is_told_by_its_signal_also_if_the_agents_parent_is_late_to_ask(
+    env: dict[str, str], own_home: Path, home: Path
+) -> None:
+    claude_session(own_home, prompt(), reply(1, 20_000, stop="tool_use"))
+    agent = Agent(own_home / ".claude", status="busy")
+    with watching(home, env) as there:
+        there.until(lambda: there.notes("live"), "the agent")
+        os.kill(agent.pid, signal.SIGKILL)
+        asked = threading.Timer(4 * SETTLE_S, agent.child.wait)
+        asked.start()
+        (stop,) = there.until(lambda: there.notes("stop"), "its stop")
+        asked.join()
+    (evidence,) = stop.data["evidence"]
+    tells = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 15)
+    assert (stop.data["reason"], evidence["rule"]) == (
+        "crash",
+        "ending.exit" if tells else "ending.turn",
+    )
 
 
 def test_hooks_and_status_line_of_a_live_session(

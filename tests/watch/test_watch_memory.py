@@ -93,3 +93,39 @@ def test_through_its_hooks_claude_is_told_what_its_own_compaction_left_out(
         assert jobs.touched(tui.project, JOB) == []
         assert any(request.kind is Kind.COMPACTION for request in tui.requests)
         assert not watch.notes("metrics")
+
+
+@pytest.mark.parametrize("agent", ["codex", "opencode"])
+def test_what_an_agents_own_compaction_left_out_is_in_the_next_document(
+    agent: str, tmp_path: Path
+) -> None:
+    """An agent that works on after its compaction is not interrupted in its terminal, so it may
+    repeat work. But the document of the next handoff is made from the whole conversation."""
+    context = Context(fills_after_steps=7.5)
+    asks = [ASKS, ScenarioRule(before_step=10, text="Ten steps are nearly done. Shall I go on?")]
+    scenario = Scenario(about="", job=JOB, context=context, rules=asks, summary="lazy")
+    off = "[policy]\nsoft_mark = 2.0\nhard_mark = 2.0\n"
+    with (
+        open_tui(agent, tmp_path, scenario) as tui,
+        watching(tmp_path / "segue", tui.env, "--auto", config=off) as watch,
+    ):
+
+        def left() -> tuple[int, ...]:
+            return tuple(jobs.check(tui.project, JOB, finished=True).lost)
+
+        begin_work(tui)
+        tui.until(lambda: done(tui, JOB) == 3, LIMIT_S, "three steps")
+        tui.wait_for(lambda s: s.state == "idle" and not s.draft, LIMIT_S, "its question")
+        say(tui, jobs.said_by_user(tui.project, JOB, 3))
+        tui.until(lambda: left() == (10, 11, 12, 13, 14), LIMIT_S, "nine steps")
+        tui.wait_for(lambda s: s.state == "idle" and not s.draft, LIMIT_S, "its question")
+        before = jobs.check(tui.project, JOB, finished=True).done
+        assert any(request.kind is Kind.COMPACTION for request in tui.requests)
+        (session,) = [s for s in watch.remote.sessions() if s["agent"] == agent]
+        watch.segue("handoff", session["session_id"])
+        note = watch.until(lambda: watch.notes("metrics"), "the handoff")[0]
+        assert note.data["outcome"] == "done"
+        tui.until(lambda: not left(), LIMIT_S, "the job")
+        after = jobs.check(tui.project, JOB, finished=True).done[len(before) :]
+        assert after == (10, 11, 12, 13, 14), before
+        assert jobs.touched(tui.project, JOB) == []

@@ -19,10 +19,10 @@ from segue.core.policy import Policy
 from segue.core.stops import classify as core
 from segue.core.stops.claims.tempering import temper
 from segue.core.stops.composition import is_family
-from segue.core.stops.events import Ended, Event
+from segue.core.stops.events import Ended, Event, Failure
 from segue.core.stops.exits import NO_FLAGS, ExitFlags
 from segue.core.stops.fold import Turn, fold
-from segue.core.stops.plain.dialogs import asked
+from segue.core.stops.plain.dialogs import dialog_sign
 from segue.core.stops.plain.text import units
 from segue.core.stops.plain.unwrap import is_answer_page, unwrap
 from segue.core.stops.plain.voice import Voice, is_faulty, is_string
@@ -41,7 +41,9 @@ _LONGEST_WORD = 40
 # In these, text that is not a record is what somebody said or what a tool printed.
 _CONVERSATION = ("transcript-record", "transcript")
 _STREAMS = ("stdout", "stderr", "log")
-_RECORDED = ("stream-json", "stdout", "log")
+_RECORDED = ("stream-json", "stdout", "log", "transcript-record")
+_WHOLE_FAILED = re.compile(r"(?:session|turn|run|agent|task)[./_](?:error|failed)$")
+"""What a record of a session must say of itself, because it may also hold what a tool printed."""
 _SCREENS = ("tui", "stdout")
 # Nobody types here: a mark before every line quotes the whole text.
 _PROMPTLESS = ("http-body", "log", "stderr")
@@ -53,6 +55,8 @@ _ANSWERED = re.compile(
 _FAILED = re.compile(
     r"(?i)\"(?:\w*err(?:or)?s?\w*|message|msg|details?|code|status\w*|fault|type|reason|exception|text"
     r"|content|cause|description)\"\s*:"
+    r"|\"(?:finish|block|stop)_?reason\"\s*:\s*\"(?:safety|prohibited_content|recitation|blocklist|spii"
+    r"|content_filter|refusal)\""
 )
 _QUOTED = re.compile(r"\s{0,3}> ?|\s*$")
 
@@ -90,7 +94,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     """For a user's own program: only its exit code says whether it is done, not its output."""
 
 
-class _Read(Struct, frozen=True):
+class _ReadSource(Struct, frozen=True):
     """One source, read."""
 
     source: Source
@@ -173,9 +177,9 @@ def _flags(profile: Profile | None) -> ExitFlags:
     )
 
 
-def _read(source: Source, agent: str | None, reader: MessageReader, policy: Policy) -> _Read:
+def _read(source: Source, agent: str | None, reader: MessageReader, policy: Policy) -> _ReadSource:
     if source.turn is not None and agent is not None:
-        return _Read(source, agents.find(agent), source.turn, TextVerdict(), False, None)
+        return _ReadSource(source, agents.find(agent), source.turn, TextVerdict(), False, None)
     text = source.text
     flow = markdown.workflow(text) if text[:4].lstrip("\ufeff").startswith("---") else None
     # A status alone makes any document "done", but a session file is known to be one.
@@ -187,7 +191,7 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
         verdict = _hear(body.split("\n"), spoken, reader, policy, source.first_line + above)
         progress = fold(_workflow_events(flow, source.name))
         due = (f"the next step is {flow.next_step}",) if flow.next_step else ()
-        return _Read(source, None, progress, verdict, False, None, due)
+        return _ReadSource(source, None, progress, verdict, False, None, due)
     cut = records.split(text, source.name, source.first_line)
     found, rest = cut.records, cut.rest
     stream = cut.is_stream or source.channel == "transcript"
@@ -209,6 +213,8 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
         told = unowned.events(found)
         if source.channel == "log":  # there, that something is done or failed is daily bread
             told = [t for t in told if isinstance(t, Ended) and t.reason is StopReason.MAX_BUDGET]
+        if source.channel == "transcript-record":
+            told = [t for t in told if isinstance(t, Failure) and _WHOLE_FAILED.match(t.code or "")]
         turn = fold(told) if told else None
     verdict = TextVerdict()
     if profile is None and source.channel == "transcript" and markdown.is_session(text):
@@ -218,7 +224,9 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
         alone = profile is None and source.channel != "transcript"
         verdict = _hear(lines, source, reader, policy, first, is_kept=is_kept, alone=alone)
     speaks = profile is None and verdict.answered
-    return _Read(source, profile, turn, verdict, speaks, text_reading(lines[-policy.tail_lines :]))
+    return _ReadSource(
+        source, profile, turn, verdict, speaks, text_reading(lines[-policy.tail_lines :])
+    )
 
 
 def _hear(
@@ -245,7 +253,7 @@ def _hear(
         or (source.channel in _STREAMS and is_answer_page(read)),
         logs=source.channel not in _CONVERSATION,
     )
-    dialog = asked(read, source.name) if source.channel in _SCREENS else None
+    dialog = dialog_sign(read, source.name) if source.channel in _SCREENS else None
     if dialog is None and not any(u.voice is not Voice.MUTED or u.under_tool for u in parts):
         return TextVerdict()
     talk = source.channel in _CONVERSATION

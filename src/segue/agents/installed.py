@@ -73,7 +73,7 @@ def command(
 def _folders(agent: str, env: Mapping[str, str], is_kept: bool) -> Iterator[Path]:
     """Where to look: node_modules folders, and the program on the PATH itself."""
     if "SEGUE_AGENTS" in env:
-        yield from _kept(Path(env["SEGUE_AGENTS"], agent))
+        yield from _cached_modules(Path(env["SEGUE_AGENTS"], agent))
     on_path = shutil.which(agent, path=env.get("PATH", os.defpath))
     if on_path:
         real = Path(on_path).resolve()
@@ -81,10 +81,10 @@ def _folders(agent: str, env: Mapping[str, str], is_kept: bool) -> Iterator[Path
         yield real
     if is_kept and "HOME" in env:
         cache = env.get("XDG_CACHE_HOME") or f"{env['HOME']}/.cache"
-        yield from _kept(Path(cache, "segue", "agents", agent))
+        yield from _cached_modules(Path(cache, "segue", "agents", agent))
 
 
-def _kept(folder: Path) -> Iterator[Path]:
+def _cached_modules(folder: Path) -> Iterator[Path]:
     """All versions in a cache, the newest first."""
     versions = [v for v in folder.glob("[0-9]*") if v.is_dir()]
     for version in sorted(versions, key=lambda v: _order(v.name), reverse=True):

@@ -36,7 +36,7 @@ def untold(records: "list[JSON]") -> str:
     return "?"
 
 
-def as_told(path: str, cwd: str) -> str:
+def as_named(path: str, cwd: str) -> str:
     """The records name the folder."""
     return cwd
 
@@ -61,7 +61,7 @@ class SessionStore(NamedTuple):
     told_parent: "Callable[[list[JSON]], str]" = untold
     """If only the records have it: the parent's id from the first of them; "" if there is none, "?"
     if they do not name it."""
-    folder: Callable[[str, str], str] = as_told
+    folder: Callable[[str, str], str] = as_named
     """The project's folder, from the session file's path below the home and the folder in its last
     records: the agent may have moved to another folder."""
     configs: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from types import TracebackType
 from typing import Any
 
 import click
@@ -138,8 +139,32 @@ def _piping() -> Iterator[None]:
         raise
 
 
+class CommandContext(click.Context):
+    """A context that a usage error names: click's parser leaves it out where an option lacks its
+    value."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        if isinstance(fault, click.UsageError) and fault.ctx is None:
+            fault.ctx = self
+        return super().__exit__(kind, fault, trace)
+
+
+def _set_context(command: click.Command) -> None:
+    """Lets a command, and each command of a group, add itself to its usage errors."""
+    command.context_class = CommandContext
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _set_context(each)
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands only by name."""
+
+    context_class = CommandContext
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _piping():
@@ -152,6 +177,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and name not in _UNLISTED:
             return None
         command: click.Command = import_module(f"segue.cli.{_folder(name)}.{name}").command
+        _set_context(command)
         _add_help(command)
         if not gc.isenabled():  # see segue.start: what was imported stays, and is not looked at
             gc.freeze()

@@ -58,14 +58,14 @@ class Answer(Struct, frozen=True):
     follows: bool = False  # it waits for the first reply of `by`, not for a reset
 
 
-def met(account: Account) -> list[Limit]:
+def met_limits(account: Account) -> list[Limit]:
     """The limits that were met and that no reply has lifted."""
     return [limit for limit in account.limits if limit.is_met and limit.resets_at is not None]
 
 
 def limited_until(account: Account, now: float) -> Limit | None:
     """The limit that holds longest; None if none does now."""
-    holding = [limit for limit in met(account) if (limit.resets_at or 0.0) > now]
+    holding = [limit for limit in met_limits(account) if (limit.resets_at or 0.0) > now]
     return max(holding, key=lambda limit: limit.resets_at or 0.0, default=None)
 
 
@@ -109,7 +109,7 @@ def ask(account: Account, who: str, now: float) -> tuple[Account, Answer]:
 def unproven_since(account: Account, now: float) -> float | None:
     """When its last limit was reset, if nobody got a reply since; None while it is limited, and if
     nobody has to go first."""
-    over = max((limit.resets_at or 0.0 for limit in met(account)), default=None)
+    over = max((limit.resets_at or 0.0 for limit in met_limits(account)), default=None)
     return over if over is not None and 0 <= now - over <= STALE_S else None
 
 
@@ -119,7 +119,7 @@ def first_now(account: Account, now: float) -> Turn | None:
     return first if first is not None and 0 <= now - first.at < REPLY_S else None
 
 
-def left(account: Account, who: str) -> Account:
+def without_first(account: Account, who: str) -> Account:
     """The account once `who` does not try after all: another may go first."""
     is_first = account.first is not None and account.first.who == who
     return replace(account, first=None) if is_first else account

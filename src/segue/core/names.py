@@ -14,7 +14,7 @@ class SessionName(NamedTuple):
     cwd: str = ""
 
 
-def meant(
+def matching(
     word: str,
     sessions: Iterable[T],
     name_of: Callable[[T], SessionName],

@@ -15,7 +15,7 @@ _OF_RUNS = {"resume": ("resume", "--detach"), "cancel": ("cancel",)}
 _OF_SESSIONS = ("handoff", "pause", "unpause", "allow", "cancel")
 
 
-class Done(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command said, and whether it did what it says."""
 
     is_ok: bool
@@ -32,7 +32,7 @@ def words(what: str, name: str) -> list[str]:
     raise InputError(f"unknown action: {what!r}")
 
 
-async def do(what: str, name: str) -> Done:
+async def do(what: str, name: str) -> CommandResult:
     """Runs it, and waits for its end. Raises InputError for an action that there is not."""
     asked = words(what, name)
     env = dict(os.environ)
@@ -51,7 +51,7 @@ async def do(what: str, name: str) -> Done:
     except TimeoutError:
         process.kill()
         await process.wait()
-        return Done(False, f"no answer for {_LIMIT_S:.0f} s", " ".join(asked))
+        return CommandResult(False, f"no answer for {_LIMIT_S:.0f} s", " ".join(asked))
     output = out.decode("utf-8", "replace").strip()
     command = " ".join(["segue", *(word for word in asked if word != "--")])
-    return Done(process.returncode == 0, output or "done", command)
+    return CommandResult(process.returncode == 0, output or "done", command)

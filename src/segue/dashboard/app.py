@@ -140,13 +140,13 @@ def make(keys: Keys) -> tuple[Gate, Callable[[], Awaitable[None]]]:
         wants_json = "application/json" in request.headers.get("accept", "")
         if not keys.is_form_of_ours(form.get("csrf", "")):
             text = "the page is older than this dashboard: reload it"
-            done, status = actions.Done(False, text, ""), 403
+            done, status = actions.CommandResult(False, text, ""), 403
         else:
             try:
                 done = await actions.do(form.get("what", ""), form.get("name", ""))
                 status = 200 if done.is_ok else 409
             except InputError as fault:
-                done, status = actions.Done(False, str(fault), ""), 400
+                done, status = actions.CommandResult(False, str(fault), ""), 400
             board.source.hurry()
         if wants_json:
             answer = {"ok": done.is_ok, "said": done.said, "command": done.command}

@@ -11,7 +11,7 @@ from segue.reports.figures import facts
 from segue.reports.figures import figures as made
 from segue.system import clock
 from segue.views import tables
-from segue.views.report.figures import made_from, shown, title
+from segue.views.report.figures import made_from, title, with_unit
 from segue.views.run.story import ended_for
 from segue.views.verdicts import duration
 
@@ -23,7 +23,7 @@ _MET = {True: "met", False: "missed", None: ""}
 def figures(source: Source, now: float) -> dict[str, Any]:
     """Of the last two weeks, as far as runs and the daemon wrote it down."""
     version = (*source.versions, now // 3_600)
-    return source.kept("history", version, lambda: _figures(source, now))
+    return source.cached("history", version, lambda: _figures(source, now))
 
 
 def _figures(source: Source, now: float) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
         "judged": [
             {
                 "name": title(each),
-                "value": shown(each),
+                "value": with_unit(each),
                 "of": made_from(each),
                 "target": each.target,
                 "met": _MET[each.is_met],
@@ -90,7 +90,7 @@ def _figures(source: Source, now: float) -> dict[str, Any]:
         "handoffs": _bars(asked, "handoffs in terminals by how they ended"),
         "spend": drawing.bars(
             [
-                (day, float(cost if has_cost else tokens), _spent(int(tokens), cost))
+                (day, float(cost if has_cost else tokens), _spend_text(int(tokens), cost))
                 for day, (tokens, cost) in days.items()
             ],
             "tokens and cost of runs by day",
@@ -105,7 +105,7 @@ def _day(at: float, tz: tzinfo) -> str:
     return f"{when.day} {when:%b}"
 
 
-def _spent(tokens: int, cost: float) -> str:
+def _spend_text(tokens: int, cost: float) -> str:
     if not tokens:
         return "–"
     return f"{tables.short(tokens)} tokens" + (f", {words.dollars(cost)}" if cost else "")

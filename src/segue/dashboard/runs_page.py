@@ -158,7 +158,7 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
         teller = Teller(clock.local_zone())
         story = [line for entry in store.log(run_id) for line in teller.lines(entry)]
         pieces = _pieces(store, run, now // 5 * 5 + 5)
-        answer, utterances = _told(store, run)
+        answer, utterances = _answer_and_words(store, run)
     is_over = run.state.is_final
     since = min((piece.since for piece in pieces), default=run.created_at)
     until = max((piece.until for piece in pieces), default=run.created_at + 1)
@@ -236,7 +236,7 @@ def _checkpoint(checkpoint: dict[str, Any] | None) -> str:
         return "written by another version of segue; `segue show` of that version prints it"
 
 
-def _told(store: Store, run: Run) -> tuple[str, list[dict[str, str]]]:
+def _answer_and_words(store: Store, run: Run) -> tuple[str, list[dict[str, str]]]:
     """The answer, and the agent's last words: by the run's files, or as another machine tells."""
     if is_here(run) or not isinstance(store, FleetDatabase):
         return RunFolder(run.id).answer(run.leg), live_words(run)

@@ -113,13 +113,13 @@ def _doing(session: dict[str, Any]) -> dict[str, str] | None:
         changed_at = os.stat(path).st_mtime_ns
     except (OSError, ValueError):
         return None
-    return _last_said(
+    return _last_message(
         session["agent"], path, session["session_id"], changed_at, session["last_activity"]
     )
 
 
 @lru_cache(maxsize=4_000)
-def _last_said(
+def _last_message(
     agent: str, path: str, session_id: str, changed_at: int, active_at: str | None
 ) -> dict[str, str] | None:
     """Read again once the file has changed; of a database, once the session was active."""
@@ -227,19 +227,19 @@ def needs(picture: Picture) -> dict[str, Any]:
     daemon = picture.daemon or {}
     agents = {s["session_id"]: s["agent"] for s in picture.sessions}
     found += [
-        _asked(each, each["why"], agents, "allow", "Allow")
+        _action_row(each, each["why"], agents, "allow", "Allow")
         for each in daemon.get("waiting", [])
         if each["verdict"] == "ask"
     ]
     found += [
-        _asked(each, each["why"], agents, "cancel", "Cancel the handoff")
+        _action_row(each, each["why"], agents, "cancel", "Cancel the handoff")
         for each in daemon.get("handoffs", [])
         if each["step"] == "needs_user"
     ]
     return {"needs": found}
 
 
-def _asked(
+def _action_row(
     each: dict[str, Any], why: Any, agents: dict[str, str], what: str, label: str
 ) -> dict[str, Any]:
     name = str(each["session_id"])

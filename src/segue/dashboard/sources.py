@@ -17,7 +17,7 @@ from segue.core.runs.types import Run
 from segue.errors import InputError, SegueError, StateError
 from segue.fleet import outlook
 from segue.queue import queue_path
-from segue.runs.store.owners import run_seen
+from segue.runs.store.owners import run_summary
 from segue.runs.store.port import Holder, Store
 from segue.system import clock
 from segue.system.files import state
@@ -192,7 +192,7 @@ class Source:
         """Something was just done: the next look reads all."""
         self._again_at = self._whole_at = 0.0
 
-    def kept(self, name: str, version: object, make: Callable[[], T], min_s: float = 5.0) -> T:
+    def cached(self, name: str, version: object, make: Callable[[], T], min_s: float = 5.0) -> T:
         """What is dear to find out: made again if `version` is another, and not too often."""
         found = self._kept.get(name)
         now = time.monotonic()
@@ -236,7 +236,7 @@ class Source:
             found = []
             for run in store.runs(limit=_RUNS):
                 holder = None if run.state.is_final else _driver(store, run)
-                label = tables.run_state(run_seen(run, holder), now) if run.wait is None else ""
+                label = tables.run_state(run_summary(run, holder), now) if run.wait is None else ""
                 found.append(RunRow(run, label or run.state.value, holder is not None))
             return found
 
@@ -247,7 +247,7 @@ class Source:
             if run is None:
                 raise InputError(f"no run is called {run_id!r}")
             holder = None if run.state.is_final else _driver(store, run)
-            label = tables.run_state(run_seen(run, holder), clock.now())
+            label = tables.run_state(run_summary(run, holder), clock.now())
             return RunRow(run, label, holder is not None)
 
     # Tasks
@@ -257,7 +257,7 @@ class Source:
         Raises SegueError."""
         if not (fleet.url() or os.path.exists(queue_path())):
             return []
-        return self.kept("tasks", object(), lambda: self._tasks(now), _TASKS_S)
+        return self.cached("tasks", object(), lambda: self._tasks(now), _TASKS_S)
 
     def _tasks(self, now: float) -> list[tuple[Task, Verdict | None]]:
         with fleet.open_queue() as queue, self.store() as store:

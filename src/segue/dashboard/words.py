@@ -8,7 +8,7 @@ from typing import Any
 
 from segue.core.stops.events import Ended, Event, Failure, Prompt, Reply, ToolCall
 from segue.core.terminals.visible import one_line, visible
-from segue.views.verdicts import moment
+from segue.views.verdicts import time_of_day
 
 _LINE = 300
 _TEXT = 20_000
@@ -62,7 +62,7 @@ def when(iso: Any) -> float | None:
 
 def clock_time(at: float | None, now: float, tz: tzinfo) -> str:
     """When it is or was, as commands say it."""
-    return "" if at is None else moment(at, now, tz)
+    return "" if at is None else time_of_day(at, now, tz)
 
 
 def project(cwd: Any) -> str:

@@ -20,7 +20,7 @@ def work(source: Source, run: Run) -> dict[str, Any]:
     # Another machine may tell the last of it a little later.
     is_settled = run.state.is_final and is_here(run)
     version = (run.state, run.leg) if is_settled else source.versions
-    return source.kept(f"work {run.id}", version, lambda: _work(source, run))
+    return source.cached(f"work {run.id}", version, lambda: _work(source, run))
 
 
 def _work(source: Source, run: Run) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _work(source: Source, run: Run) -> dict[str, Any]:
         "patch": patch,
         "is_cut": found.is_cut or found.patch.count("\n") > _LINES,
         "command": f"segue diff {run.id}",
-        "spend": [_spent(each) for each in found.spend],
+        "spend": [_spend_cells(each) for each in found.spend],
     }
 
 
@@ -58,7 +58,7 @@ def _patch(lines: list[str]) -> list[dict[str, str]]:
     return shown
 
 
-def _spent(each: SpendReport) -> dict[str, str]:
+def _spend_cells(each: SpendReport) -> dict[str, str]:
     cost = "no list price" if each.cost_usd is None else f"${each.cost_usd:,.2f}"
     if not each.model:  # the agent's own files do not tell more
         cells = dict.fromkeys(("output", "cache_read", "cache_write"), "–")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from segue.core import accounts
 from segue.core.accounts import Account, Answer, Limit, Turn
 from segue.errors import StateError
-from segue.fleet.database import FleetDatabase, kept, raw, read
+from segue.fleet.database import FleetDatabase, encode, raw, read
 from segue.system.accounts import Accounts
 
 CAP_SCOPE = "max_cost_usd"
@@ -55,11 +55,11 @@ class FleetAccounts(Accounts):
 
     # The interface of `Accounts`
 
-    def known(self) -> list[Account]:
-        own = super().known()
+    def all_accounts(self) -> list[Account]:
+        own = super().all_accounts()
         now = time.monotonic()
         if self._seen is None or now - self._seen[0] > _LOOK_S:
-            found = self._asked(lambda db: db.rows("SELECT data FROM segue.account"))
+            found = self._query(lambda db: db.rows("SELECT data FROM segue.account"))
             if found is None:
                 return own
             rows = [self._own(read(data, Account)) for (data,) in found]
@@ -68,7 +68,7 @@ class FleetAccounts(Accounts):
         shared = [
             each
             if (mine := here.get(each.id)) is None
-            else replace(accounts.note(each, accounts.met(mine)), home=mine.home)
+            else replace(accounts.note(each, accounts.met_limits(mine)), home=mine.home)
             for each in self._seen[1]
         ]
         ids = {each.id for each in shared}
@@ -101,13 +101,13 @@ class FleetAccounts(Accounts):
         return found if until is None else Answer(until, CAP_SCOPE, "the fleet's cap")
 
     def replied(self, account: Account, who: str, now: float) -> None:
-        if accounts.met(self.find(account)):
+        if accounts.met_limits(self.find(account)):
             super().replied(account, who, now)
             self._share(account, lambda known: accounts.replied(known, who, now + self._ahead_s))
 
     def clear(self, ids: Iterable[str] | None = None) -> list[str]:
         wanted = None if ids is None else set(ids)
-        limited = [each for each in self.known() if each.limits]
+        limited = [each for each in self.all_accounts() if each.limits]
         cleared = set(super().clear(wanted))
         for account in limited:
             if wanted is None or account.id in wanted:
@@ -118,11 +118,11 @@ class FleetAccounts(Accounts):
     def _met_here(self, account: Account, now: float) -> list[Limit]:
         """Limits that other processes on this machine hit and that were not reported to the fleet,
         because the daemon never waits for a database."""
-        found = [each for each in super().known() if each.id == account.id]
+        found = [each for each in super().all_accounts() if each.id == account.id]
         return [
             limit
             for each in found
-            for limit in accounts.met(each)
+            for limit in accounts.met_limits(each)
             if (limit.resets_at or 0.0) > now
         ]
 
@@ -178,17 +178,17 @@ class FleetAccounts(Accounts):
 
     def capped(self) -> dict[str, float]:
         """The accounts that have spent their cap, and until when."""
-        found = self._asked(caps) or []
+        found = self._query(caps) or []
         return {cap.account: cap.free_at - self._ahead_s for cap in found if cap.free_at}
 
-    def spent(self, account: str, run: str, leg: int, tokens: int, cost_usd: float) -> None:
+    def record_spend(self, account: str, run: str, leg: int, tokens: int, cost_usd: float) -> None:
         """Records what a leg cost. Recording it twice counts it once."""
         sql = (
             "INSERT INTO segue.spent (account, run, leg, tokens, cost_usd)"
             " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (run, leg) DO UPDATE"
             " SET tokens = excluded.tokens, cost_usd = excluded.cost_usd"
         )
-        self._asked(lambda db: db.rows(sql, (account, raw(run), leg, tokens, cost_usd)))
+        self._query(lambda db: db.rows(sql, (account, raw(run), leg, tokens, cost_usd)))
 
     # The database
 
@@ -202,7 +202,7 @@ class FleetAccounts(Accounts):
                 db.rows(
                     "INSERT INTO segue.account (id, agent, data) VALUES (%s, %s, %s)"
                     " ON CONFLICT (id) DO NOTHING",
-                    (account.id, account.agent, kept(new)),
+                    (account.id, account.agent, encode(new)),
                 )
                 sql = "SELECT data FROM segue.account WHERE id = %s FOR UPDATE"
                 ((data,),) = db.rows(sql, (account.id,))
@@ -210,13 +210,13 @@ class FleetAccounts(Accounts):
                 after = change(before)
                 if after != before:
                     sql = "UPDATE segue.account SET data = %s WHERE id = %s"
-                    db.rows(sql, (kept(after), account.id))
+                    db.rows(sql, (encode(after), account.id))
             return True
 
         self._seen = None
-        return bool(self._asked(put))
+        return bool(self._query(put))
 
-    def _asked(self, ask: Callable[[FleetDatabase], T]) -> T | None:
+    def _query(self, ask: Callable[[FleetDatabase], T]) -> T | None:
         """The database's answer, or None while it is unreachable."""
         if time.monotonic() < self._try_at:
             return None
@@ -253,7 +253,7 @@ def caps(db: FleetDatabase) -> list[AccountCap]:
     ]  # fmt: skip
 
 
-def spent(db: FleetDatabase) -> dict[str, float]:
+def spend_by_account(db: FleetDatabase) -> dict[str, float]:
     """What each account cost in the last 24 hours, in dollars."""
     sql = (
         "SELECT account, sum(cost_usd) FROM segue.spent WHERE at > now() - interval '24 hours'"

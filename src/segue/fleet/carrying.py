@@ -51,7 +51,7 @@ class LeaseGuard:
         self.lease: Lease | None = None
         self._pusher: Pusher | None = None
         pulse.checks.append(self._check)
-        self._beating = Beating(pulse, self._lost)
+        self._beating = Beating(pulse, self._end_agent)
 
     def __enter__(self) -> "LeaseGuard":
         self._beating.__enter__()
@@ -94,7 +94,7 @@ class LeaseGuard:
         if (lease := self.lease) is not None:
             must_hold(db, lease)
 
-    def _lost(self, why: str) -> None:
+    def _end_agent(self, why: str) -> None:
         with suppress(Exception):
             self.say(f"{why}: ending the agent")
         end_agent(self.run)
@@ -185,7 +185,7 @@ def _inherited(store: Store, env: Mapping[str, str], task: Task, wanted: RunRequ
     if former is None or not isinstance(store, FleetDatabase):
         return wanted
     try:
-        conversation = sessions.kept(store, task.id, task.salvaged)
+        conversation = sessions.stored_session(store, task.id, task.salvaged)
         return sessions.inherit(conversation, task, wanted, env, former)
     except OSError:
         return wanted
@@ -221,7 +221,7 @@ def _count(
 ) -> None:
     """Records what a leg cost, for its account's caps."""
     if isinstance(fact, LegEnded) and isinstance(accounts, FleetAccounts):
-        accounts.spent(account, run.id, fact.leg, fact.tokens, fact.cost_usd)
+        accounts.record_spend(account, run.id, fact.leg, fact.tokens, fact.cost_usd)
 
 
 def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say: Say) -> Task:

@@ -41,7 +41,7 @@ def examine(env: Mapping[str, str]) -> Iterator[Finding]:
         return
     yield from _private(where)
     try:
-        from segue.fleet.database import FleetDatabase, shown
+        from segue.fleet.database import FleetDatabase, without_password
 
         begun = time.monotonic()
         db = FleetDatabase(where)
@@ -56,7 +56,7 @@ def examine(env: Mapping[str, str]) -> Iterator[Finding]:
         detail = f"answers in {answer_s * 1000:.0f} ms, connected in {connect_s:.1f} s"
         yield Finding(
             status="warn" if answer_s > _SLOW_S else "ok",
-            what=f"{shown(where)} {detail}",
+            what=f"{without_password(where)} {detail}",
         )
         yield from _safe(db)
         yield from _clock(db)

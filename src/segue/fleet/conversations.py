@@ -8,7 +8,7 @@ from segue.core.runs.types import Run
 from segue.fleet import output
 from segue.fleet.database import FleetDatabase
 from segue.fleet.output import Piece
-from segue.runs.legs.words import Conversation, LegWords, Said
+from segue.runs.legs.words import Conversation, LegWords, Utterance
 from segue.runs.results import is_here
 from segue.runs.store.port import Store
 from segue.system.config import config
@@ -34,7 +34,7 @@ class RunWords:
         found = []
         while self._leg <= run.leg:
             reader = self._reader = self._reader or LegWords(run, self._leg)
-            utterances: list[Said] = []
+            utterances: list[Utterance] = []
             while (new := reader.look()) or reader.has_more:
                 utterances += new
             is_over = self._leg < run.leg or run.state.is_final
@@ -47,7 +47,7 @@ class RunWords:
         return found
 
 
-def whole(store: Store, run: Run) -> dict[int, list[Said]]:
+def whole(store: Store, run: Run) -> dict[int, list[Utterance]]:
     """Everything known of the conversation by leg, with tools and their results. Raises
     StateError."""
     found: dict[int, Conversation] = {}

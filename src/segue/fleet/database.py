@@ -74,7 +74,7 @@ class FleetDatabase:
         """`beside` is a database in the same thread whose connection this one shares and does not
         close."""
         psycopg = _psycopg()
-        self.where = shown(url)
+        self.where = without_password(url)
         self._is_shared = beside is not None
         if beside is not None:
             self.db, self._fault, self.ahead_s = beside.db, beside._fault, beside.ahead_s
@@ -188,12 +188,12 @@ class FleetDatabase:
         return min(found.get("form", 0), max(_steps()))
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """The URL without its password, for printing."""
     return _PASSWORD.sub(r"\1\2…@" if "://" in url else r"\2…", url)
 
 
-def kept(value: object) -> bytes:
+def encode(value: object) -> bytes:
     """Encodes a value for a column."""
     data = pack(value)
     return data.encode() if isinstance(data, str) else data

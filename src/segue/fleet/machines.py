@@ -82,8 +82,8 @@ def beat(
            " accounts = excluded.accounts, jobs = excluded.jobs" if offer else "")
         + " WHERE m.boot IN ('', excluded.boot)"
         " OR now() - m.beat_at > m.lease_s * interval '1 second' RETURNING 1",
-        (machine, os.uname().nodename, boot, lease_s, PROTOCOL, _kept(offered.labels),
-         _kept(offered.agents), _kept(offered.accounts), offered.jobs),
+        (machine, os.uname().nodename, boot, lease_s, PROTOCOL, _joined_names(offered.labels),
+         _joined_names(offered.agents), _joined_names(offered.accounts), offered.jobs),
     )  # fmt: skip
     if not found:
         raise SameId(
@@ -92,7 +92,7 @@ def beat(
         )
 
 
-def _kept(names: "Iterable[str]") -> str:
+def _joined_names(names: "Iterable[str]") -> str:
     return ",".join(names)
 
 

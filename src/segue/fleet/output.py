@@ -23,7 +23,7 @@ from segue.core.secrets.redact import redact
 from segue.errors import StateError
 from segue.fleet.database import FleetDatabase, raw
 from segue.fleet.store import PostgresStore
-from segue.runs.legs.words import LegWords, Said
+from segue.runs.legs.words import LegWords, Utterance
 from segue.runs.results import RunResult, is_here, result_here
 from segue.runs.store import leases
 from segue.runs.store.port import Store, StoredLeg
@@ -50,7 +50,7 @@ class Piece(Struct, frozen=True, kw_only=True):
     number: int
     leg: int
     at: float
-    said: list[Said]
+    said: list[Utterance]
 
 
 class Publisher:
@@ -122,7 +122,9 @@ class Publisher:
             utterances = words.look(_READ_BYTES)
             if words.has_more:
                 words.skip(_KEEP_BYTES)
-                utterances.append(Said(who="note", text="… some of the output is left out here"))
+                utterances.append(
+                    Utterance(who="note", text="… some of the output is left out here")
+                )
                 utterances += words.look(_READ_BYTES)
             is_over = self._leg < run.leg or is_last
             if is_over:
@@ -132,7 +134,7 @@ class Publisher:
                 return
             self._leg, self._words = self._leg + 1, None
 
-    def _put(self, run: Run, utterances: list[Said], place: int) -> None:
+    def _put(self, run: Run, utterances: list[Utterance], place: int) -> None:
         if not utterances:
             return
         data = zlib.compress(msgspec.json.encode(utterances))
@@ -198,7 +200,7 @@ def publisher(store: Store, env: Mapping[str, str]) -> Publisher | None:
     return Publisher(store, env, days=days) if days else None
 
 
-def _cut(utterances: list[Said]) -> list[Said]:
+def _cut(utterances: list[Utterance]) -> list[Utterance]:
     """Redacts secrets and cuts what is too long."""
     found, chars = [], 0
     for place, each in enumerate(utterances):
@@ -207,7 +209,7 @@ def _cut(utterances: list[Said]) -> list[Said]:
         text = text if len(text) <= most else f"{text[: most - 1]}…"
         if (chars := chars + len(text) + 50) > MAX_PIECE_CHARS:
             left = len(utterances) - place
-            found.append(Said(who="note", text=f"… {left} more messages are left out here"))
+            found.append(Utterance(who="note", text=f"… {left} more messages are left out here"))
             break
         tool = redact(each.tool)[0][:100]
         found.append(replace(each, text=text, tool=tool, call_id=each.call_id[:100]))
@@ -243,7 +245,7 @@ def words(db: FleetDatabase, run_id: str, after: int = 0) -> list[Piece]:
     )
     found = []
     for number, leg, at, data in db.rows(sql, (raw(run_id), after)):
-        utterances = _decoded(bytes(data), list[Said])
+        utterances = _decoded(bytes(data), list[Utterance])
         found.append(Piece(number=number, leg=leg, at=at - db.ahead_s, said=utterances or []))
     return found
 

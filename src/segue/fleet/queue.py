@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from segue.core.queue.types import Caps, Task, TaskState
 from segue.fleet import accounts, machines
-from segue.fleet.database import FleetDatabase, kept, raw, read
+from segue.fleet.database import FleetDatabase, encode, raw, read
 from segue.queue import rules
 from segue.queue.base import BaseQueue
 from segue.queue.port import Candidate, task_key
@@ -120,7 +120,7 @@ class PostgresQueue(FleetDatabase, BaseQueue):
         return None
 
     def _claim(self, wanted: Candidate, holder: Holder, now: float, caps: Caps) -> Lease | None:
-        task = self._known(wanted.task)
+        task = self._known_task(wanted.task)
         most = accounts.max_tasks(self, wanted.account)
         if most is not None and (caps.max_per_account is None or most < caps.max_per_account):
             caps = replace(caps, max_per_account=most)
@@ -189,7 +189,7 @@ class PostgresQueue(FleetDatabase, BaseQueue):
             "UPDATE segue.task SET epoch = epoch + 1, holder = %s, holder_machine = %s"
             " WHERE id = %s RETURNING epoch"
         )
-        ((epoch,),) = self.rows(sql, (kept(holder), holder.machine, task_id))
+        ((epoch,),) = self.rows(sql, (encode(holder), holder.machine, task_id))
         return Lease(task_key(task_id), epoch)
 
     def _put(self, task: Task) -> Task:
@@ -198,7 +198,7 @@ class PostgresQueue(FleetDatabase, BaseQueue):
             "UPDATE segue.task SET state = %s, is_over = %s, place = %s, data = %s, project = %s,"
             " account = %s, priority = %s, not_before = %s, tree_machine = %s WHERE id = %s",
             (task.state.value, task.state.is_final, raw(task.place),
-             kept(_shifted(task, self.ahead_s)), _hash(task.project), task.account, task.priority,
+             encode(_shifted(task, self.ahead_s)), _hash(task.project), task.account, task.priority,
              task.not_before + self.ahead_s, stays, task.id),
         )  # fmt: skip
         self._changed()
@@ -232,7 +232,7 @@ def must_hold(db: FleetDatabase, lease: Lease) -> None:
     found = db.rows(sql, (lease.key.removeprefix(task_key("")),))
     epoch, data = found[0] if found else (0, None)
     if epoch != lease.epoch or data is None:
-        raise leases.lost(lease.key, _holder(data))
+        raise leases.lease_lost(lease.key, _holder(data))
 
 
 def _holder(data: Any) -> Holder | None:

@@ -46,7 +46,7 @@ _CHECKPOINT = ""
 """The name under which a checkpoint is stored, which no file of an agent has."""
 
 
-class KeptSession(Struct, frozen=True, kw_only=True):
+class StoredSession(Struct, frozen=True, kw_only=True):
     """What is stored of a session: its file, or a checkpoint if `name` is ""."""
 
     run: str
@@ -89,11 +89,11 @@ def mark_rows(run: Run, env: Mapping[str, str]) -> Marked | None:
     if drive is None or not path or not _is_database(drive.agent):
         return None
     agent, cwd = drive.agent, run.cwd
-    before = documents.known(agent, path, session_id, cwd).salvaged.calls
+    before = documents.known_work(agent, path, session_id, cwd).salvaged.calls
     done = {call.call_id for call in before if call.has_result}
 
     def marked(commit: str) -> None:
-        known = documents.known(agent, path, session_id, cwd)
+        known = documents.known_work(agent, path, session_id, cwd)
         made = documents.checkpoint_of(known, agent, path, session_id, cwd)
         calls = [call for call in known.salvaged.calls if call.call_id not in done or call.in_doubt]
         note = _Rows(
@@ -145,7 +145,7 @@ def keep(db: FleetDatabase, task: Task, run: Run, env: Mapping[str, str], commit
         noted = _rows_at(run.id, commit)
         # another process took the snapshot: store it as it is now, which may be later
         if noted is None:
-            known = documents.known(drive.agent, path, session_id, run.cwd)
+            known = documents.known_work(drive.agent, path, session_id, run.cwd)
             made = documents.checkpoint_of(known, drive.agent, path, session_id, run.cwd)
             noted = _Rows(session_id=session_id, checkpoint=clean(made)[0], doubt=("",))
         session_id, doubt = noted.session_id, replace(doubt, calls=noted.doubt)
@@ -222,7 +222,7 @@ def forget(db: FleetDatabase, task_id: str) -> None:
         db.rows(f"DELETE FROM segue.{table} WHERE task = %s", (task_id,))  # noqa: S608 - our own
 
 
-def kept(db: FleetDatabase, task_id: str, snapshot: str = "") -> KeptSession | None:
+def stored_session(db: FleetDatabase, task_id: str, snapshot: str = "") -> StoredSession | None:
     """The stored session of a task that belongs to this snapshot; otherwise the newest one, with
     `is_apart` set. Raises StateError."""
     sql = (
@@ -237,7 +237,7 @@ def kept(db: FleetDatabase, task_id: str, snapshot: str = "") -> KeptSession | N
         with suppress(msgspec.MsgspecError):
             found = msgspec.json.decode(bytes(doubt), type=_Doubt)
             doubted = found if found.snapshot == of else doubted
-        return KeptSession(
+        return StoredSession(
             run=plain(run),
             agent=agent,
             session_id=plain(session_id),
@@ -262,13 +262,13 @@ def _inflated(data: bytes, size: int) -> bytes:
 
 
 def inherit(
-    found: KeptSession | None, task: Task, wanted: RunRequest, env: Mapping[str, str], former: Run
+    found: StoredSession | None, task: Task, wanted: RunRequest, env: Mapping[str, str], former: Run
 ) -> RunRequest:
     """The request for a run that takes over from a lost machine: in the same session if it can be
     resumed here, otherwise in a new one that gets what the old one knew. Raises OSError."""
     if found is None or found.run != former.id:
         return wanted
-    lost = _lost(task, former.cwd, wanted.cwd)
+    lost = _lost_files(task, former.cwd, wanted.cwd)
     if found.is_apart:
         lost += "; they may contain more than this session knows about, so look at them first"
     if found.name == _CHECKPOINT:
@@ -293,7 +293,7 @@ def inherit(
         os.makedirs(os.path.dirname(aside), mode=0o700, exist_ok=True)
         shutil.move(path, f"{aside}.before")
     _write(path, found.data)
-    known = documents.known(wanted.drive.agent, path, found.session_id, wanted.cwd)
+    known = documents.known_work(wanted.drive.agent, path, found.session_id, wanted.cwd)
     profile = drives.find(found.agent)
     return replace(
         wanted,
@@ -328,7 +328,7 @@ def _as_it_is_here(made: Checkpoint, cwd: str) -> Checkpoint:
     )
 
 
-def _in_doubt(found: KeptSession, last_call: str | None) -> str | None:
+def _in_doubt(found: StoredSession, last_call: str | None) -> str | None:
     """The calls that had not finished when the snapshot of the tree began. The snapshot may or may
     not have their work, whatever the session says. None if there are none."""
     profile = agents.find(found.agent)
@@ -346,7 +346,7 @@ def _in_doubt(found: KeptSession, last_call: str | None) -> str | None:
     return redact("\n".join(calls[-_MAX_DOUBT:]))[0]
 
 
-def _lost(task: Task, before: str, now: str) -> str:
+def _lost_files(task: Task, before: str, now: str) -> str:
     """What the next session must know about the files."""
     when = outcomes.when(task.salvaged_at) if task.salvaged_at is not None else ""
     what = "the files that were written there are not here"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from segue.core.runs.types import Run
 from segue.errors import StateError
 from segue.fleet import machines
-from segue.fleet.database import FleetDatabase, kept, plain, raw, read
+from segue.fleet.database import FleetDatabase, encode, plain, raw, read
 from segue.runs.store.port import (
     Entry,
     Holder,
@@ -76,11 +76,11 @@ class PostgresStore(FleetDatabase, StoreRules):
     def write_entry(self, entry: Entry) -> None:
         self.rows(
             "INSERT INTO segue.event (run, seq, data) VALUES (%s, %s, %s)",
-            (raw(entry.run), entry.seq, kept(entry)),
+            (raw(entry.run), entry.seq, encode(entry)),
         )
 
     def change_row(self, change: TableChange) -> None:
-        key = kept(change.key)
+        key = encode(change.key)
         where = (change.table, key)
         if change.values is None:
             self.rows("DELETE FROM segue.row WHERE kind = %s AND key = %s", where)
@@ -90,7 +90,7 @@ class PostgresStore(FleetDatabase, StoreRules):
         self.rows(
             "INSERT INTO segue.row (kind, key, run, data) VALUES (%s, %s, %s, %s)"
             " ON CONFLICT (kind, key) DO UPDATE SET data = excluded.data",
-            (*where, raw(str(change.key[0])), kept(changed_row(old[0] if old else None, change))),
+            (*where, raw(str(change.key[0])), encode(changed_row(old[0] if old else None, change))),
         )
 
     def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
@@ -158,7 +158,7 @@ class PostgresStore(FleetDatabase, StoreRules):
             self.rows(
                 "INSERT INTO segue.checkpoint (run, number, data) VALUES (%s, %s, %s)"
                 " ON CONFLICT (run, number) DO UPDATE SET data = excluded.data",
-                (raw(run_id), number, kept(checkpoint)),
+                (raw(run_id), number, encode(checkpoint)),
             )
 
     def checkpoint(self, run_id: str, number: int) -> dict[str, Any] | None:
@@ -213,7 +213,7 @@ class PostgresStore(FleetDatabase, StoreRules):
     def give_lease(self, key: str, epoch: int, holder: Holder, now: float) -> None:
         self.rows(
             "UPDATE segue.lease SET epoch = %s, holder = %s WHERE key = %s",
-            (epoch, kept(holder), raw(key)),
+            (epoch, encode(holder), raw(key)),
         )
 
     def release(self, lease: Lease) -> None:

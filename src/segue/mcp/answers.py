@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from segue.core.handoffs import document as handoff
 from segue.core.handoffs.document import MAX_BYTES
-from segue.core.names import SessionName, meant
+from segue.core.names import SessionName, matching
 from segue.core.policy import Policy
 from segue.core.secrets.redact import redact
 from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, stated
@@ -211,7 +211,7 @@ class Answers:
         if name:
             if "/" in name or "\\" in name or name.startswith((".", "~")):
                 raise InputError("name a session by its id or the beginning of it, not by a path")
-            found = meant(name, self._recent(), _name) or meant(name, self._all(), _name)
+            found = matching(name, self._recent(), _name) or matching(name, self._all(), _name)
             if len(found) == 1:
                 return Picked(found[0], "named")
             if not found:
@@ -261,7 +261,9 @@ class Answers:
             known = next((s for s in own if s.path == session.get("path")), None)
             fit = fit_in(known, tokens) if known is not None else None
             if known is None or fit is None:
-                raise InputError(f"session {name}: its size is unknown so far")
+                raise InputError(
+                    f"session {name}: its size is unknown: no reply states its usage yet"
+                )
             return {
                 "fits": fit.ok,
                 "tokens": tokens,
@@ -383,7 +385,7 @@ def _fullness(one: Told) -> str:
 def _size(one: Told) -> str:
     context, ahead = one.get("context"), one.get("handoff")
     if not isinstance(context, dict):
-        return "its size is unknown so far"
+        return "its size is unknown: no reply states its usage yet"
     text = f"{context['percent']:.0f}% of {context['window']:,} tokens used, zone {context['zone']}"
     if not isinstance(ahead, dict) or ahead.get("tokens") is None:
         return text

@@ -67,22 +67,22 @@ class BaseQueue(ABC):
 
     def edit(self, task_id: str, change: Callable[[Task], Task]) -> Task:
         with self.alone():
-            task = self._known(task_id)
+            task = self._known_task(task_id)
             new = rules.edited(task, change(task), self._is_held(task_id))
             rules.check_after((replace(new, id=""),), dict.fromkeys(self._ids()))
             return self._put(new)
 
     def cancel(self, task_id: str, at: float) -> Task:
         with self.alone():
-            return self._put(rules.cancelled(self._known(task_id), self._is_held(task_id), at))
+            return self._put(rules.cancelled(self._known_task(task_id), self._is_held(task_id), at))
 
     def retry(self, task_id: str, at: float) -> Task:
         with self.alone():
-            return self._put(rules.retried(self._known(task_id)))
+            return self._put(rules.retried(self._known_task(task_id)))
 
     def forget(self, task_id: str) -> None:
         with self.alone():
-            rules.must_be_over(self._known(task_id))
+            rules.must_be_over(self._known_task(task_id))
             self._delete(task_id)
 
     # Queries
@@ -99,7 +99,7 @@ class BaseQueue(ABC):
     def holder(self, task_id: str) -> Holder | None:
         return self._lease(task_id)[1]
 
-    def lives(self, holder: Holder) -> bool:
+    def is_alive(self, holder: Holder) -> bool:
         return self._is_alive(holder)
 
     # Claims and leases
@@ -108,7 +108,7 @@ class BaseQueue(ABC):
         self, task_id: str, holder: Holder, now: float, *, agent: str, account: str, caps: Caps
     ) -> Lease | None:
         with self.alone():
-            task = self._known(task_id)
+            task = self._known_task(task_id)
             if not rules.may_claim(
                 task,
                 self._that_count(task, holder.machine, account, caps),
@@ -134,11 +134,11 @@ class BaseQueue(ABC):
 
     def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
         with self.alone():
-            return self._give(self._held(lease).id, holder)
+            return self._give(self._leased_task(lease).id, holder)
 
     def save(self, task: Task, lease: Lease, *, release: bool = False) -> None:
         with self.alone():
-            self._put(rules.saved(self._held(lease), task))
+            self._put(rules.saved(self._leased_task(lease), task))
             if release:
                 self._release(task.id)
 
@@ -148,7 +148,7 @@ class BaseQueue(ABC):
             if now is not None and now.state.is_final:
                 self._put(replace(now, work=task.work, is_tree_removed=task.is_tree_removed))
 
-    def _known(self, task_id: str) -> Task:
+    def _known_task(self, task_id: str) -> Task:
         if (found := self._locked(task_id)) is None:
             raise rules.unknown(task_id)
         return found
@@ -157,13 +157,13 @@ class BaseQueue(ABC):
         holder = self.holder(task_id)
         return holder is not None and self._is_alive(holder)
 
-    def _held(self, lease: Lease) -> Task:
+    def _leased_task(self, lease: Lease) -> Task:
         """The task of a lease. Raises LeaseLost."""
         task_id = lease.key.removeprefix(task_key(""))
         task = self._locked(task_id)
         epoch, holder = self._lease(task_id)
         if holder is None or epoch != lease.epoch:
-            raise leases.lost(lease.key, holder)
+            raise leases.lease_lost(lease.key, holder)
         if task is None:
             raise rules.unknown(task_id)
         return task

@@ -229,7 +229,7 @@ class Carrier:
         task, settings = self.task, self._settings()
         self._notify = settings.policy(task.agent)
         self.park_s = settings.queue.park_s
-        wanted = begin.wanted(
+        wanted = begin.request(
             prompt_of(task), task.agent, settings, self.env, cwd=trees.cwd(task), flags=task.flags
         )
         self._prompts = settings.prompts

@@ -87,7 +87,7 @@ class Queue(Protocol):
     def holder(self, task_id: str) -> Holder | None:
         """The last holder that has not released it; it may be dead."""
 
-    def lives(self, holder: Holder) -> bool:
+    def is_alive(self, holder: Holder) -> bool:
         """Whether a holder may still be at work, as far as segue can tell from here."""
 
     def version(self) -> int:

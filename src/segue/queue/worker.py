@@ -31,7 +31,7 @@ _CLEAN_S = 60.0
 Say = Callable[[str], None]
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class QueueState(Struct, frozen=True, kw_only=True):
     """The state of the queue: the plan of all waiting tasks, and what is running."""
 
     verdicts: tuple[Verdict, ...] = ()
@@ -69,7 +69,7 @@ def conditions(
     machine = machine or leases.machine()
     for task in running:
         holder = queue.holder(task.id)
-        if holder is None or not queue.lives(holder):
+        if holder is None or not queue.is_alive(holder):
             lost.add(task.id)
         elif holder.machine != machine:
             elsewhere.add(task.id)
@@ -121,7 +121,7 @@ class Worker:
         self.ended: dict[str, TaskState] = {}
         """What became of the tasks that were not over when it began."""
 
-    def look(self, now: float, *, whole: bool = True) -> Seen:
+    def look(self, now: float, *, whole: bool = True) -> QueueState:
         """Starts what may start now. Without `whole`, it looks at a part of a long queue each
         time, and does not know whether the queue is empty."""
         self._reap()
@@ -146,7 +146,7 @@ class Worker:
         self._clean(now)
         waiting = tuple(v for v in verdicts if not v.starts)
         started = tuple(v.task for v in verdicts if v.starts)
-        return Seen(verdicts=waiting, running=(*running, *started))
+        return QueueState(verdicts=waiting, running=(*running, *started))
 
     def _start_first(self, tasks: list[Task], situation: Conditions, now: float) -> None:
         """Fills the free places from all tasks that could start: others look at the same list,

@@ -12,14 +12,16 @@ from pathlib import Path
 import msgspec
 
 from segue.agents.contracts.drive import Drive, Launch, LegOrder
+from segue.agents.shared import halts
 from segue.core.handoffs.checkpoint import Checkpoint, clean
-from segue.core.handoffs.digest import Arrival, Builder, left_out
+from segue.core.handoffs.digest import Arrival, Builder
 from segue.core.handoffs.prompts import Relay
 from segue.core.runs.failure import failure_of
 from segue.core.runs.idle import Idle
 from segue.core.runs.progress import Mark, Progress, progressed
-from segue.core.runs.types import LegEnded, Origin, Run, RunState, StartLeg
+from segue.core.runs.types import LegEnded, Origin, Run, StartLeg
 from segue.core.secrets.redact import redact
+from segue.core.sessions.forecasts.pending import Pending
 from segue.core.stops.reasons import StopReason
 from segue.errors import StateError
 from segue.runs import conflicts
@@ -33,6 +35,7 @@ from segue.runs.legs.leg import Exit, Leash, Leg, Spec
 from segue.runs.legs.snapshots import RunSnapshots
 from segue.runs.legs.trackers import spending
 from segue.runs.legs.verdict import active_s, source_of, verdict
+from segue.runs.recalling import Recall, Recaller
 from segue.runs.staff import Hand, Staff
 from segue.runs.store.port import Store
 from segue.sessions.salvage import Salvager
@@ -43,7 +46,6 @@ from segue.system.git import git
 
 _CLOSE_S = 20.0  # how long an agent may take to end by itself once it was asked to
 _END_S = 5.0
-_READY_AT = 0.5  # of the window: no agent compacts before
 
 
 class Executor:
@@ -77,8 +79,10 @@ class Executor:
         """Messages for the user that are not facts."""
         self.snapshots = RunSnapshots(run, self.folder.path, lambda line: self.say(line))
         self._origin, self._created_at = run.origin, run.created_at
-        self._is_primed = self._is_ready = False
+        self._is_primed = False
+        self._recaller = Recaller(prompts, self.digest, self.folder.leg)
         self._printed: dict[Path, Salvager] = {}  # the output of each leg, by its folder
+        self._pending: dict[str, Pending] = {}  # of the last leg of each agent
         self._answers: dict[int, str] = {}  # as the agent gave them; the files are redacted
 
     # Legs
@@ -129,12 +133,14 @@ class Executor:
             ask_key=str(uuid.uuid5(uuid.NAMESPACE_URL, f"segue:ask:{run.id}:{decision.leg}")),
             is_only_asked=decision.purpose == "checkpoint",
             request_bytes=len(self.prompts.request(run)),
+            earlier=self._pending.get(hand.agent),
         )
+        self._pending[hand.agent] = follower.pending
         self._printed[folder] = follower.stream.salvager
         if decision.purpose == "work" and decision.prompt != "task" and not decision.session_id:
             follower.arrival = Arrival(self.digest.digest())
         self.snapshots.session_path = lambda: follower.file.path
-        for name in ("stdout", "exit.json"):
+        for name in ("stdout", "exit.json", halts.asked(1)):
             self.notifier.watch(folder / name)
         if decision.purpose != "checkpoint" and (asked := read_json(folder / "asked")) is not None:
             line, is_cut = asked
@@ -147,7 +153,7 @@ class Executor:
 
     def _keep_inherited(self, origin: Origin, folder: Path) -> None:
         """Records what the session cost before the run continued it."""
-        total = spending.spent(origin.agent, origin.path, origin.session_id)
+        total = spending.spend_by_model(origin.agent, origin.path, origin.session_id)
         tokens = spending.tokens_of(total)
         known = [tokens, spending.cost_of(total) if tokens else 0.0]
         write_json(folder / spending.INHERITED, known)
@@ -170,7 +176,8 @@ class Executor:
         other = conflicts.working_on(name, session_id, path, run.cwd, self.env)
         if other is not None:
             raise StateError(
-                f"process {other.pid} has session {session_id} open: end it first, then resume"
+                f"process {other.pid} has session {session_id} open: quit it there first,"
+                f" then: segue resume {run.id}"
             )
 
     def named(self, hand: Hand, session_id: str) -> None:
@@ -186,7 +193,7 @@ class Executor:
             checkpoint=self._checkpoint(run),
             doubt=self._doubt(run, decision),
             checked=self._checked(),
-            forgotten=self._forgotten(run, decision),
+            forgotten=self._recaller.forgotten(run, decision),
             relay=self._relay(run, decision, hand),
         )
         write(folder / "prompt.md", prompt)
@@ -205,6 +212,7 @@ class Executor:
                 cwd=run.cwd,
                 folder=str(folder),
                 env=self.env,
+                halts=run.policy.recall_after_compaction,
             )
         )
 
@@ -222,58 +230,20 @@ class Executor:
             return
         if read(folder / "asked") is None:
             write_json(folder / "asked", [follower.live.lines, now])
-            follower.asked(is_cut=now)
+            follower.begin_answer(is_cut=now)
         if now and drive.interrupt:
             leg.command("interrupt", "input", input=drive.interrupt)
         request = drive.say(self.prompts.request(run, why), follower.asking.key)
         leg.command("ask", "input", input=request)
 
-    def recall(self, run: Run, follower: LegFollower) -> str:
-        """What this leg's session must be told now, because its own compaction left it out; "" if
-        nothing. Unless it certainly continues, a tool call since then must show that it does: a
-        message after the end of a turn would begin another."""
-        self._get_ready(run)
-        compactions, leg = follower.compactions, follower.leg
-        goes_on = compactions.works_after == compactions.count or _is_told_at_once(follower)
-        if compactions.count <= follower.recalls.told or not goes_on:
-            return ""
-        if not run.policy.recall_after_compaction or follower.has_more:
-            return ""
-        if not run.abilities.talks and not self._can_be_resumed(run, follower):
-            return ""
-        if follower.turn_is_over or follower.is_closed or follower.answer is not None:
-            return ""
-        follower.recalls.told = compactions.count
-        has_run_out = leg.status().state != "running" or leg.has_command(_recall(compactions.count))
-        return "" if has_run_out else self._left_out(run, compactions.summary)
+    def recall(self, run: Run, follower: LegFollower, *, is_free: bool) -> Recall | None:
+        """What this leg's session must be told now, because its own compaction left it out.
+        `is_free`: it may be told something."""
+        return self._recaller.due(run, follower, is_free=is_free)
 
-    def _get_ready(self, run: Run) -> None:
-        """Works out once, before any compaction, what would have to be told: the first time takes
-        many times as long, and a session that has compacted acts on its summary at once."""
-        if not self._is_ready and run.reading is not None and run.reading.fraction >= _READY_AT:
-            self._is_ready = True
-            self.prompts.recall(self._left_out(run, ""), at_work=True)
-
-    def _can_be_resumed(self, run: Run, follower: LegFollower) -> bool:
-        """Whether ending and resuming it now loses nothing, for an agent that accepts no input."""
-        able = run.abilities
-        is_able = able.resumes and able.resume_factor <= 1 and run.session_id != ""
-        is_idle = follower.is_between_tools or _is_told_at_once(follower)
-        return is_able and run.state is RunState.WORKING and is_idle
-
-    def say_recalled(self, follower: LegFollower, known: str) -> None:
-        """Sends it to the session, once for each compaction."""
-        number, drive, leg = follower.compactions.count, follower.drive, follower.leg
-        is_cut = _is_told_at_once(follower) and drive.interrupt != b""
-        words = self.prompts.recall(known, at_work=True, is_cut=is_cut)
-        self.digest.tell(words)
-        write(Path(follower.leg.folder) / f"{_recall(number)}.md", words)
-        if is_cut:
-            follower.cut_for_recall()
-            leg.command(f"cut-{number}", "input", input=drive.interrupt)
-        if drive.say is not None:
-            message = drive.say(words, follower.recalls.key(number))
-            leg.command(_recall(number), "input", input=message)
+    def say_recalled(self, follower: LegFollower, recall: Recall) -> None:
+        """Tells the session."""
+        self._recaller.tell(follower, recall)
 
     def close(self, follower: LegFollower) -> None:
         """Closes the input: the agent ends once its background work is done."""
@@ -339,7 +309,7 @@ class Executor:
         """Clears what `files` signalled: before a look, never after it."""
         self.notifier.drain()
 
-    def keep_told(self, follower: LegFollower) -> None:
+    def store_answer(self, follower: LegFollower) -> None:
         """Stores the agent's answer, without secrets."""
         if follower.answer is not None:
             write(Path(follower.leg.folder) / "told.md", redact(follower.answer.text)[0])
@@ -352,6 +322,7 @@ class Executor:
         is_cut = bool(ended.ended_by_command) or ended.lost or (ended.exit_code or 0) < 0
         doubt = follower.work.call_in_doubt if is_cut or follower.has_open_call else None
         doubt = follower.asking.cut_call if doubt is None else doubt
+        doubt = follower.cut_call.command if doubt is None and is_cut else doubt
         if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", redact(doubt)[0])
         write(folder / "replied", "yes" if follower.has_replied else "")
@@ -359,7 +330,7 @@ class Executor:
             self._answers[follower.number] = words
             write(folder / "answer.md", redact(words)[0])
         write(folder / "session", follower.session_id)
-        self._keep_compacted(follower)
+        self._recaller.keep(follower)
         if (tidy := follower.drive.tidy) is not None and follower.session_id:
             tidy(follower.session_id, self.env, run.cwd)
         before = msgspec.convert(read_json(folder / "before") or {}, Mark)
@@ -367,7 +338,7 @@ class Executor:
         after = self._mark(run, folder / "after")
         is_unchanged = after.tree != "" and after.tree == before.tree
         stop = verdict(run, follower, ended, now, is_unchanged=is_unchanged)
-        tokens, cost = self.spent(follower)
+        tokens, cost = self.leg_spend(follower)
         write_json(folder / "spent", [tokens, cost])
         return LegEnded(
             leg=follower.number,
@@ -381,7 +352,7 @@ class Executor:
             limits=self.staff.limits(run, now),
         )
 
-    def spent(self, follower: LegFollower) -> tuple[int, float]:
+    def leg_spend(self, follower: LegFollower) -> tuple[int, float]:
         """The leg's tokens and dollars so far."""
         earlier = [self.folder.leg(number) for number in range(1, follower.number)]
         return spending.of_leg(follower.profile.name, follower, earlier)
@@ -396,7 +367,7 @@ class Executor:
         checkpoint = clean(found)[0]
         number = max(1, run.leg)  # a rescue writes its first one before its first leg
         self.store.keep_checkpoint(run.id, number, msgspec.to_builtins(checkpoint), now)
-        return number, checkpoint.told is not None
+        return number, checkpoint.summary is not None
 
     def check(self, run: Run, clock: Clock) -> CheckCommand:
         """Starts the user's own check."""
@@ -461,43 +432,6 @@ class Executor:
         unread = instructions.unread_after(run.cwd, hand.drive, before)
         return Relay(before=before, agent=hand.agent, unread=unread)
 
-    def _keep_compacted(self, follower: LegFollower) -> None:
-        """Records whether the session must still be told what its own compaction left out."""
-        compactions, folder = follower.compactions, Path(follower.leg.folder)
-        if not compactions.count:
-            return
-        known = [
-            read_json(earlier / "compacted")
-            for number in range(1, follower.number)
-            if read((earlier := self.folder.leg(number)) / "session") == follower.session_id
-        ]
-        # Some include the summary when they are restarted.
-        summary = redact(compactions.summary)[0]
-        is_new = not summary or all((each or {}).get("summary") != summary for each in known)
-        owed = is_new and compactions.count > follower.recalls.heard
-        write_json(folder / "compacted", {"owed": owed, "summary": summary})
-
-    def _forgotten(self, run: Run, decision: StartLeg) -> str:
-        """What the resumed session lost in its own compaction and was not told since."""
-        if not run.policy.recall_after_compaction or decision.prompt not in ("resume", "check"):
-            return ""
-        for number in range(decision.leg - 1, 0, -1) if decision.session_id else ():
-            folder = self.folder.leg(number)
-            if read(folder / "session") != decision.session_id:
-                break
-            found = read_json(folder / "compacted")
-            if isinstance(found, dict) and found.get("owed"):
-                summary = str(found.get("summary") or "")
-                return self._left_out(run, summary)
-            if read(folder / "replied"):
-                break  # it was already told
-        return ""
-
-    def _left_out(self, run: Run, summary: str) -> str:
-        window = run.reading.window_tokens if run.reading else 0
-        digest = self.digest.digest()
-        return left_out(digest, summary, window_tokens=window, task=run.task)
-
     def _checked(self) -> tuple[int, str]:
         """The exit code of the newest check, and the end of its output."""
         name = read(self.folder.path / "check")
@@ -525,21 +459,3 @@ class Executor:
             folders = [self.folder.leg(number) for number in range(1, before)]
             progress, hand_of = self.progress, self.staff.of_leg
             self._printed |= handoff.prime(progress, self.digest, folders, hand_of, run.cwd)
-
-
-def _is_told_at_once(follower: LegFollower) -> bool:
-    """Whether it is about to act on nothing but the summary of its own compaction, or has just
-    begun to: a tool that was called on that basis alone is interrupted, unless it has been running
-    for some time."""
-    compactions = follower.compactions
-    goes_on = not compactions.ends_turn or compactions.works_after == compactions.count
-    is_next = (
-        compactions.results_after < compactions.count and compactions.is_after_work and goes_on
-    )
-    can_wait = not follower.has_open_call or follower.has_new_call
-    return follower.drive.works_on_compacted and is_next and can_wait
-
-
-def _recall(compaction: int) -> str:
-    """The key of the command, which is carried out once."""
-    return f"recall-{compaction}"

@@ -103,7 +103,7 @@ def run(
     run`, and it comes back as RunFailed. If `on_event` raises, the run is ended as by `segue
     cancel`, and the exception is raised once it is.
     """
-    wanted, settings = _wanted(
+    wanted, settings = _request(
         task, agent, cwd, policy, check, tuple(flags), share_tree, trust_check
     )
     clock = Clock()
@@ -122,7 +122,7 @@ def run(
         return _result(ended, loop, clock.now())
 
 
-def _wanted(
+def _request(
     task: str,
     agent: str | None,
     cwd: str | os.PathLike[str] | None,
@@ -151,7 +151,7 @@ def _wanted(
     name = settings.agent or _only_one()
     if trust_check and begin.needs_yes(settings) and settings.project_file is not None:
         trust.accept(settings.project_file.parent, settings.check)
-    wanted = begin.wanted(
+    wanted = begin.request(
         task,
         name,
         settings,

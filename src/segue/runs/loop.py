@@ -44,7 +44,7 @@ from segue.core.runs.waits import remaining_s
 from segue.errors import SegueError, StateError, in_words
 from segue.runs.clock import Clock
 from segue.runs.executor import Executor
-from segue.runs.interrupts.signals import Signals, meant
+from segue.runs.interrupts.signals import Signals, combined
 from segue.runs.interrupts.watchdog import How
 from segue.runs.journal import Journal
 from segue.runs.legs.check import CheckCommand
@@ -145,7 +145,7 @@ class Loop:
 
     def _go(self, first: AnyFact | None) -> None:
         self._begin(first)
-        while not self.run.state.is_final and not self._is_left and not self._is_parked:
+        while not self.run.state.is_final and not self._must_exit and not self._is_parked:
             self._turn()
 
     def _begin(self, first: AnyFact | None) -> None:
@@ -177,7 +177,7 @@ class Loop:
         self._close_input()
         self._overflowed()
         self._leg_ended()
-        if self._is_left:
+        if self._must_exit:
             return
         self._checked()
         for timer in [*self._due(), *self._overspent()]:
@@ -211,7 +211,7 @@ class Loop:
             self.say(f"adaptive: now looking ahead for {after:.1%} of turns ({was} before)")
 
     @property
-    def _is_left(self) -> bool:
+    def _must_exit(self) -> bool:
         """Whether segue must exit, and its agent is gone: the next process continues."""
         return self.run.interrupted != "" and not self.run.is_live
 
@@ -227,7 +227,7 @@ class Loop:
     def _take_signals(self) -> list[AnyFact]:
         found = list(self._signals)
         del self._signals[: len(found)]
-        return meant(found)
+        return combined(found)
 
     def _take_asks(self) -> None:
         """Handles requests of other processes: `segue cancel`."""
@@ -256,7 +256,7 @@ class Loop:
         if self._told == follower.number or not self.run.is_live:
             return
         self._told = follower.number
-        self.executor.keep_told(follower)
+        self.executor.store_answer(follower)
         # If it is stopped now, it may continue only in a week, so what is known is stored today.
         stops = self.run.state is RunState.STOPPING
         number = self._write_checkpoint()[0] if stops else self.run.leg
@@ -272,13 +272,17 @@ class Loop:
     def _recall(self) -> None:
         """Its own compaction left out something that it will need."""
         follower, run = self.follower, self.run
-        if follower is None or not run.is_live or run.asked or run.ended_how:
+        if follower is None or not run.is_live:
             return
-        if run.state in _AT_WORK and (known := self.executor.recall(run, follower)):
-            number = follower.compactions.count
-            self._add(SessionReminded(leg=run.leg, compaction=number, chars=len(known)))
-            if run.abilities.talks:
-                self.executor.say_recalled(follower, known)
+        is_free = not run.asked and not run.ended_how and run.state in _AT_WORK
+        recall = self.executor.recall(run, follower, is_free=is_free)
+        if recall is None:
+            return
+        if recall.known:
+            number, chars = recall.compaction, len(recall.known)
+            self._add(SessionReminded(leg=run.leg, compaction=number, chars=chars))
+        if run.abilities.talks:
+            self.executor.say_recalled(follower, recall)
 
     def _close_input(self) -> None:
         """A turn has ended: without more input the agent exits once its background work is done."""
@@ -299,16 +303,16 @@ class Loop:
         self._answered_at_last(follower)
         self._say_untracked(follower)
         fact = self.executor.judge(self.run, follower, ended, now)
-        self._limits_told(follower)
+        self._record_limits(follower)
         self.executor.staff.stopped(self.run, fact.stop, now)  # known to all before it is acted on
         self.follower = None
         self._add(fact)
 
-    def _limits_told(self, follower: LegFollower) -> None:
+    def _record_limits(self, follower: LegFollower) -> None:
         """Records what its stream says about the account's limits."""
         if follower.limits:
             limits, follower.limits = follower.limits, {}
-            self.executor.staff.told(self.run, limits, self.clock.now())
+            self.executor.staff.record_limits(self.run, limits, self.clock.now())
 
     def _follow(self) -> None:
         """Another run or session goes first after a limit: once it got a reply, this one
@@ -359,7 +363,7 @@ class Loop:
         if self.clock.awake() - self._spent_at < _SPENT_S:
             return []
         self._spent_at = self.clock.awake()
-        tokens, cost_usd = self.executor.spent(follower)
+        tokens, cost_usd = self.executor.leg_spend(follower)
         if policy.max_tokens is not None and self.run.tokens + tokens >= policy.max_tokens:
             return ["tokens"]
         too_dear = policy.max_cost_usd

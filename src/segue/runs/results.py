@@ -11,7 +11,7 @@ from segue.core.runs.types import Run
 from segue.core.sessions.spend import Spend
 from segue.errors import SegueError
 from segue.runs.folders import RunFolder
-from segue.runs.legs.trackers.spending import spent
+from segue.runs.legs.trackers.spending import spend_by_model
 from segue.runs.store.port import StoredLeg
 from segue.system.config import prices
 from segue.system.git import snapshots
@@ -83,7 +83,7 @@ def spend_of(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> lis
         if drive is None or drive.session_file is None:
             continue
         path = drive.session_file(session_id, env, run.cwd)
-        for model, spend in spent(drive.agent, path, session_id).items() if path else ():
+        for model, spend in spend_by_model(drive.agent, path, session_id).items() if path else ():
             # Session by session, as the legs count it: prices may depend on the size.
             key = agent, model
             total[key] = _added(total.get(key), _priced(agent, model, spend))

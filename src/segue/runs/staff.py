@@ -60,7 +60,10 @@ class Staff:
         if agent not in self._hands:
             drive = drives.find(agent)
             if drive is None:
-                raise StateError(f"{agent}: no such agent, or its [agents.{agent}] is gone")
+                raise StateError(
+                    f"{agent}: segue knows no such agent; if it is your own, put"
+                    f" [agents.{agent}] back in config.toml"
+                )
             self._hands[agent] = Hand(agent, drive, drive.find(self.env), _profile(drive))
         return self._hands[agent]
 
@@ -118,7 +121,7 @@ class Staff:
         )
         self.accounts.note_limit(self.account(run), limit)
 
-    def told(self, run: Run, limits: Mapping[str, ev.Limit], now: float) -> None:
+    def record_limits(self, run: Run, limits: Mapping[str, ev.Limit], now: float) -> None:
         """The stream reports how much of the account's limits is used."""
         found = [
             Limit(

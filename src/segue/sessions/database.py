@@ -173,7 +173,7 @@ def todo_status(content: str) -> TodoStatus:
     return "completed" if content in ("completed", "cancelled") else "pending"
 
 
-def spent(path: str, session_id: str) -> list[tuple[str, Spend]]:
+def spend_by_model(path: str, session_id: str) -> list[tuple[str, Spend]]:
     """Tokens by model over a session and its sub-agents."""
     found: dict[str, Spend] = {}
     for message in _assistant(path, session_id):

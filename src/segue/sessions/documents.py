@@ -30,22 +30,22 @@ _HEADS = (16 << 10, 128 << 10, 1 << 20, 8 << 20)  # bytes; a task may contain im
 _FIRST_MESSAGES = 20
 
 
-class Known(NamedTuple):
+class KnownWork(NamedTuple):
     """A session, live or dead, as far as its records show without its agent."""
 
     task: str  # verbatim; "" if it cannot be read
     salvaged: Salvaged
 
 
-def known(agent: str, path: str, session_id: str, cwd: str) -> Known:
+def known_work(agent: str, path: str, session_id: str, cwd: str) -> KnownWork:
     """What a session was asked to do, and what it did. If it was itself started by a handoff, its
     task and the user's words come from there. Never raises."""
     if path.endswith(".md"):
-        return Known(_markdown_task(path), Salvaged())
+        return KnownWork(_markdown_task(path), Salvaged())
     task, before = _begun(agent, path, session_id, cwd)
     found = salvage(agent, path, session_id=session_id, known=[task] if task else [], cwd=cwd)
     instructions = dict.fromkeys((*(before.said if before else ()), *found.instructions))
-    return Known(task, replace(found, instructions=tuple(instructions)))
+    return KnownWork(task, replace(found, instructions=tuple(instructions)))
 
 
 def known_task(agent: str, path: str, session_id: str, cwd: str) -> str:
@@ -63,7 +63,7 @@ def _begun(agent: str, path: str, session_id: str, cwd: str) -> tuple[str, Recor
 
 
 def checkpoint_of(
-    known: Known, agent: str, path: str, session_id: str, cwd: str, *, window_tokens: int = 0
+    known: KnownWork, agent: str, path: str, session_id: str, cwd: str, *, window_tokens: int = 0
 ) -> Checkpoint:
     """The rule-made checkpoint, including secrets (see `checkpoint.clean`)."""
     digest = Builder([known.task] if known.task else [])
@@ -103,7 +103,7 @@ def own_document(
     it says."""
     path = path or _path_of(agent, session_id, cwd, env)
     return own(
-        checkpoint_of(known(agent, path, session_id, cwd), agent, path, session_id, cwd),
+        checkpoint_of(known_work(agent, path, session_id, cwd), agent, path, session_id, cwd),
         id=id,
         agent=agent,
         session_id=session_id,

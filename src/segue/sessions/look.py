@@ -63,7 +63,7 @@ def judged(tail_look: TailLook, profile: Profile, judge: Judge) -> Look:
     """What a tail shows, with the verdict on its last turn."""
     turn, look = tail_look.turn, tail_look.look
     look.growth = growth(tail_look.samples)
-    look.stop = _seen(judge(profile, turn) if turn.seen else None)
+    look.stop = _redacted_stop(judge(profile, turn) if turn.seen else None)
     look.awaits_user = _awaits_user(turn)
     return look
 
@@ -75,7 +75,7 @@ def _awaits_user(turn: Turn) -> bool:
     return failure is not None and failure.reason is StopReason.NEEDS_USER
 
 
-def _seen(stop: Stop | None) -> StopSeen | None:
+def _redacted_stop(stop: Stop | None) -> StopSeen | None:
     if stop is None:
         return None
     from segue.core.secrets.redact import redact  # most sessions have not failed
@@ -103,6 +103,6 @@ def _look_at_markdown(handle: int, found: FileOnDisk, judge: Judge) -> Look:
         used_tokens=tokens.used if tokens else None,
         told_window_tokens=tokens.window if tokens else None,
         accepted_tokens=tokens.used if tokens else 0,
-        stop=_seen(judge(None, text)),
+        stop=_redacted_stop(judge(None, text)),
         awaits_user=flow.is_complete,
     )

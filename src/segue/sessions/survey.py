@@ -36,7 +36,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Look).decode
 
 
-class SessionSeen(NamedTuple):
+class ExaminedSession(NamedTuple):
     """A session and the last look at it."""
 
     agent: str
@@ -70,13 +70,13 @@ class Survey:
         if index is not None:
             self._write(partial(index.keep_parents, new))
 
-    def seen(
+    def active(
         self, since: float | None = None, processes: Sequence[Process] = ()
-    ) -> list[SessionSeen]:
+    ) -> list[ExaminedSession]:
         """The sessions that were active since then, and those that one of these processes may have
         open; without their sub-agents."""
-        wanted = _Wanted(since, processes)
-        sightings: list[SessionSeen] = []
+        wanted = _Selection(since, processes)
+        sightings: list[ExaminedSession] = []
         for file in self.found:
             if self.homes[file.home].store.database:
                 sightings += self._in_database(file, wanted)
@@ -85,7 +85,7 @@ class Survey:
             ):
                 found = self.look_at_file(file)
                 if found is not None:
-                    sightings.append(SessionSeen(file.agent, file.path, found, file.changed_at))
+                    sightings.append(ExaminedSession(file.agent, file.path, found, file.changed_at))
         if self.index is not None:
             self._write(partial(self.index.keep_looks, self.new))
         self.new = []
@@ -103,7 +103,7 @@ class Survey:
     def look_at_file(self, file: FileOnDisk) -> Look | None:
         """What its end shows; None if it is not a session, or cannot be read. New looks are added
         to `new`."""
-        cached = self.kept(file.path, file.stamp)
+        cached = self.stored_look(file.path, file.stamp)
         if cached is not None:
             return cached
         try:
@@ -139,7 +139,7 @@ class Survey:
             if old is not None and old.model == found.model:
                 found.accepted_tokens = max(found.accepted_tokens, old.accepted_tokens)
 
-    def kept(self, name: str, stamp: Stamp) -> Look | None:
+    def stored_look(self, name: str, stamp: Stamp) -> Look | None:
         """An earlier look, if the file has not changed since. Called before each look: callers that
         store looks elsewhere than in `known` put that one there first."""
         old = self.known.get(name)
@@ -155,7 +155,7 @@ class Survey:
     def _keep(self, name: str, stamp: Stamp, found: Look) -> None:
         self.new.append((name, stamp, _encode(found)))
 
-    def _in_database(self, file: FileOnDisk, wanted: "_Wanted") -> list[SessionSeen]:
+    def _in_database(self, file: FileOnDisk, wanted: "_Selection") -> list[ExaminedSession]:
         profile = profile_of(file.agent)
         if profile is None:
             return []
@@ -166,12 +166,12 @@ class Survey:
                     continue
                 name = f"{file.path}#{row.session_id}"
                 stamp = (*file.stamp[:2], round(row.changed_at * 1000), 0)
-                found = self.kept(name, stamp)
+                found = self.stored_look(name, stamp)
                 if found is None:
                     found = self._look_at_row(file.path, row, profile)
                     if not found.unreadable:
                         self._keep(name, stamp, found)
-                sightings.append(SessionSeen(file.agent, file.path, found, row.changed_at))
+                sightings.append(ExaminedSession(file.agent, file.path, found, row.changed_at))
         except database.Unreadable as fault:
             self.notes.append(str(fault))
         return sightings
@@ -209,11 +209,11 @@ class Survey:
 
     def sessions(
         self,
-        sightings: Sequence[SessionSeen],
+        sightings: Sequence[ExaminedSession],
         processes: Sequence[Process],
         now: float,
         *,
-        only: Callable[[SessionSeen], bool] | None = None,
+        only: Callable[[ExaminedSession], bool] | None = None,
     ) -> list[Session]:
         """Sessions with their state, the most recently active first. `only`: which of them are
         wanted; the others are used to decide which process belongs to which session."""
@@ -251,7 +251,7 @@ class Survey:
         return sorted(sessions, key=lambda s: s.last_at or 0, reverse=True)
 
     def session(
-        self, sighting: SessionSeen, process: Process | None, children: int, now: float
+        self, sighting: ExaminedSession, process: Process | None, children: int, now: float
     ) -> Session:
         """One session with its state; if it cannot be read, the result says so."""
         try:
@@ -271,7 +271,7 @@ class Survey:
             )
 
     def session_of(
-        self, sighting: SessionSeen, process: Process | None, children: int, now: float
+        self, sighting: ExaminedSession, process: Process | None, children: int, now: float
     ) -> Session:
         """One session with its state, window, zone and forecast, by the policy that applies to
         it now. Everything that shows or acts on a session gets it from here."""
@@ -328,7 +328,7 @@ class Survey:
         return tokens
 
 
-class _Wanted:
+class _Selection:
     """Which sessions are examined: those that were active since a time, those that a process names
     or shows, and those that may belong to a process that does neither (see `core.alive`)."""
 
@@ -358,10 +358,10 @@ class _Wanted:
         )
 
 
-def _each_once(sightings: Sequence[SessionSeen]) -> list[SessionSeen]:
+def _each_once(sightings: Sequence[ExaminedSession]) -> list[ExaminedSession]:
     """A session in several files: a stub that a resume left, a copy in an archive. The one that
     says most counts, then the newest."""
-    best: dict[tuple[str, str], SessionSeen] = {}
+    best: dict[tuple[str, str], ExaminedSession] = {}
     for each in sightings:
         name = (each.agent, each.look.session_id)
         if name not in best or _worth(each) > _worth(best[name]):
@@ -369,11 +369,11 @@ def _each_once(sightings: Sequence[SessionSeen]) -> list[SessionSeen]:
     return list(best.values())
 
 
-def _worth(sighting: SessionSeen) -> tuple[bool, float]:
+def _worth(sighting: ExaminedSession) -> tuple[bool, float]:
     return sighting.look.used_tokens is not None, sighting.look.last_at or sighting.changed_at
 
 
-def _key(sighting: SessionSeen) -> str:
+def _key(sighting: ExaminedSession) -> str:
     return f"{sighting.path}#{sighting.look.session_id}"
 
 

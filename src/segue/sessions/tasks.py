@@ -33,7 +33,7 @@ class Tasks:
             for number, (name, place) in enumerate(zip(names, places, strict=True))
             if cached.get(name, ((), ""))[0] != place
         ]
-        lines = _lines([_said(sessions[number]) for number in unknown])
+        lines = _lines([_task_text(sessions[number]) for number in unknown])
         new = dict(zip(unknown, lines, strict=True))
         self._keep([(names[n], places[n], line) for n, line in new.items() if line])
         return [
@@ -51,7 +51,7 @@ class Tasks:
                 raise
 
 
-def _said(session: Session) -> str:
+def _task_text(session: Session) -> str:
     from segue.sessions.documents import known_task
 
     task = known_task(session.agent, session.path, session.session_id, session.cwd)

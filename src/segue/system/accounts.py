@@ -74,15 +74,15 @@ class Accounts:
 
     def all(self, now: float) -> list[Account]:
         """All accounts, each with the limits that still matter."""
-        return [accounts.current(account, now) for account in self.known()]
+        return [accounts.current(account, now) for account in self.all_accounts()]
 
-    def known(self) -> list[Account]:
+    def all_accounts(self) -> list[Account]:
         """All accounts, each with everything that was recorded."""
         return self._read().accounts
 
     def find(self, account: Account) -> Account:
         """The same account with its limits."""
-        known = {each.id: each for each in self.known()}
+        known = {each.id: each for each in self.all_accounts()}
         return known.get(account.id, account)
 
     def limited_until(self, account: Account, now: float) -> float | None:
@@ -98,7 +98,7 @@ class Accounts:
     def ask(self, account: Account, who: str, now: float) -> Answer:
         """Whether `who` may send a request now. After a reset, the first to ask goes first."""
         known, answer = accounts.ask(self.find(account), who, now)
-        if not accounts.met(known):
+        if not accounts.met_limits(known):
             return answer  # the usual case needs no lock
         found = Answer()
 
@@ -111,13 +111,13 @@ class Accounts:
 
     def replied(self, account: Account, who: str, now: float) -> None:
         """The model answered `who`, so the others may follow."""
-        if accounts.met(self.find(account)):
+        if accounts.met_limits(self.find(account)):
             self._change(account, lambda known: accounts.replied(known, who, now))
 
-    def left(self, account: Account, who: str) -> None:
+    def yield_first(self, account: Account, who: str) -> None:
         """The one that was to go first does not try after all, so another may."""
         if self.find(account).first is not None:
-            self._change(account, lambda known: accounts.left(known, who))
+            self._change(account, lambda known: accounts.without_first(known, who))
 
     def clear(self, ids: Iterable[str] | None = None) -> list[str]:
         """Forgets the limits of these accounts, or of all; the ids of those that had any."""

@@ -53,7 +53,7 @@ def add_codex(env: Mapping[str, str], stamp: str, only_print: bool) -> list[str]
         raise InputError(f"{path}: segue cannot add to mcp_servers; add this yourself: {table!r}")
     _check_starts("codex", [program, *words])
     edit = edits.Edit(agent="codex")
-    return _said("codex", path, edits.change(path, before, after, edit, stamp=stamp))
+    return _setup_lines("codex", path, edits.change(path, before, after, edit, stamp=stamp))
 
 
 def remove_codex(env: Mapping[str, str], path: str = "") -> str:
@@ -91,7 +91,7 @@ def add_opencode(env: Mapping[str, str], stamp: str, only_print: bool) -> list[s
     after = {**settings, "mcp": {**servers, NAME: entry}}
     edit = edits.Edit(agent="opencode")
     text = edits.dump(after, before or "")
-    return _said("opencode", path, edits.change(path, before, text, edit, stamp=stamp))
+    return _setup_lines("opencode", path, edits.change(path, before, text, edit, stamp=stamp))
 
 
 def remove_opencode(env: Mapping[str, str], path: str = "") -> str:
@@ -186,7 +186,7 @@ def _there(agent: str, path: str, is_same: bool) -> str:
     return f"{agent}: {path} already has a server named segue; it stays as it is"
 
 
-def _said(agent: str, path: str, backup: str) -> list[str]:
+def _setup_lines(agent: str, path: str, backup: str) -> list[str]:
     backups = [f"  backup of the file: {backup}"] if backup else []
     return [
         f"{agent}: its MCP server `segue mcp` is in {path}",

@@ -47,7 +47,7 @@ def claim(queue: Queue, name: str = "task-1", pid: int = 1, **more: Any) -> Leas
     return queue.claim(name, make_holder(pid), START, **options)
 
 
-def held(queue: Queue, name: str = "task-1", pid: int = 1, **more: Any) -> Lease:
+def granted(queue: Queue, name: str = "task-1", pid: int = 1, **more: Any) -> Lease:
     """A claim that must be granted."""
     lease = claim(queue, name, pid, **more)
     assert lease is not None
@@ -119,7 +119,7 @@ class QueueTests:
             queue.edit("task-1", lambda task: replace(task, after=("task-9",)))
         with pytest.raises(UnknownTask):
             queue.edit("task-9", lambda task: task)
-        held(queue)
+        granted(queue)
         with pytest.raises(NotQueued, match="running"):
             other.edit("task-1", lambda task: replace(task, text="Too late"))
         dead.add(1)
@@ -136,7 +136,7 @@ class QueueTests:
         self, queue: Queue, other: Queue
     ) -> None:
         queue.submit([make_task()])
-        lease = held(queue)
+        lease = granted(queue)
         before = queue.task("task-1")
         assert before is not None
         assert other.cancel("task-1", START).state is TaskState.RUNNING
@@ -148,7 +148,7 @@ class QueueTests:
     def test_what_is_over_stays_so_and_only_what_failed_is_tried_again(self, queue: Queue) -> None:
         queue.submit([make_task(f"task-{n}") for n in range(3)])
         for name, state in (("task-0", TaskState.DONE), ("task-1", TaskState.FAILED)):
-            lease = held(queue, name)
+            lease = granted(queue, name)
             task = queue.task(name)
             assert task is not None
             outcome = Outcome(exit_code=1, reason="error", what="over")
@@ -176,7 +176,7 @@ class QueueTests:
 
     def test_of_all_who_want_a_task_one_is_given_it(self, queue: Queue, other: Queue) -> None:
         queue.submit([make_task()])
-        lease = held(queue, pid=1)
+        lease = granted(queue, pid=1)
         assert claim(other, pid=2) is None
         assert claim(queue, pid=1) is None
         task = other.task("task-1")
@@ -200,7 +200,7 @@ class QueueTests:
     def test_what_a_worker_has_to_look_at_is_told_sooner_or_later(self, queue: Queue) -> None:
         tasks = [make_task(f"task-{number:04}") for number in range(250)]
         queue.submit(tasks)
-        held(queue, "task-0249")
+        granted(queue, "task-0249")
         listed = {task.id for _ in range(6) for task in queue.upcoming("m", START)}
         assert listed == {task.id for task in tasks}
         assert all(
@@ -228,9 +228,9 @@ class QueueTests:
         self, queue: Queue, other: Queue, dead: set[int]
     ) -> None:
         queue.submit([make_task()])
-        old = held(queue, pid=1)
+        old = granted(queue, pid=1)
         dead.add(1)
-        new = held(other, pid=2)
+        new = granted(other, pid=2)
         assert new.epoch > old.epoch
         task = other.task("task-1")
         assert task is not None
@@ -248,7 +248,7 @@ class QueueTests:
         self, queue: Queue, other: Queue, dead: set[int]
     ) -> None:
         queue.submit([make_task()])
-        mine = held(queue, pid=1)
+        mine = granted(queue, pid=1)
         theirs = other.take_over(mine, make_holder(2), START)
         dead.add(1)
         assert claim(queue, pid=3) is None
@@ -271,23 +271,23 @@ class QueueTests:
         self, queue: Queue, other: Queue, dead: set[int], caps: Caps
     ) -> None:
         queue.submit([make_task(f"task-{n}") for n in range(4)])
-        first = held(queue, "task-0", 1, caps=caps)
-        held(other, "task-1", 2, caps=caps)
+        first = granted(queue, "task-0", 1, caps=caps)
+        granted(other, "task-1", 2, caps=caps)
         assert claim(queue, "task-2", 3, caps=caps) is None
         dead.add(2)
-        held(queue, "task-2", 3, caps=caps)
+        granted(queue, "task-2", 3, caps=caps)
         assert claim(queue, "task-3", 4, caps=caps) is None
         task = queue.task("task-0")
         assert task is not None
         queue.save(replace(task, state=TaskState.WAITING), first, release=True)
-        held(queue, "task-3", 4, caps=caps)
+        granted(queue, "task-3", 4, caps=caps)
 
     def test_other_projects_accounts_and_machines_have_caps_of_their_own(
         self, queue: Queue
     ) -> None:
         caps = Caps(jobs=1, max_per_project=2, max_per_account=1)
         queue.submit([make_task("task-1"), make_task("task-2"), make_task("task-3", project="/q")])
-        held(queue, "task-1", caps=caps)
+        granted(queue, "task-1", caps=caps)
         here = make_holder(2, machine="m2")
         options: dict[str, Any] = {"agent": "two", "caps": caps}
         assert queue.claim("task-2", here, START, account="one", **options) is None
@@ -296,7 +296,7 @@ class QueueTests:
 
     def test_two_tasks_are_never_in_one_folder(self, queue: Queue, dead: set[int]) -> None:
         queue.submit([make_task(f"task-{n}", here=True) for n in range(2)])
-        lease = held(queue, "task-0", 1)
+        lease = granted(queue, "task-0", 1)
         assert claim(queue, "task-1", 2) is None
         task = queue.task("task-0")
         assert task is not None
@@ -304,20 +304,20 @@ class QueueTests:
         queue.save(waiting, lease, release=True)
         assert claim(queue, "task-1", 2) is None  # half done: it continues in there later
         dead.add(1)
-        again = held(queue, "task-0", 3)
+        again = granted(queue, "task-0", 3)
         queue.save(replace(waiting, state=TaskState.DONE), again, release=True)
-        held(queue, "task-1", 2)
+        granted(queue, "task-1", 2)
 
     def test_what_waits_or_failed_to_start_is_taken_up_again(
         self, queue: Queue, dead: set[int]
     ) -> None:
         queue.submit([make_task()])
-        lease = held(queue, pid=1)
+        lease = granted(queue, pid=1)
         task = queue.task("task-1")
         assert task is not None
         waiting = replace(task, state=TaskState.WAITING, not_before=START + 60, why="limited")
         queue.save(waiting, lease, release=True)
-        held(queue, pid=2)
+        granted(queue, pid=2)
         now = queue.task("task-1")
         assert now is not None
         assert (now.state, now.why, now.not_before, now.tries) == (TaskState.RUNNING, "", 0.0, 0)

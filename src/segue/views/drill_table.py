@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from segue.drill.plays.outcome import PlayOutcome
+from segue.drill.plays.outcome import PlayOutcome, requests_of
 from segue.views import printing
 
 if TYPE_CHECKING:
@@ -273,9 +273,11 @@ def table(rows: Sequence[DrillRow], width: int) -> "Table":
 
 
 def below(rows: Sequence[DrillRow]) -> list[str]:
-    """The text below the table: why plays were not run, each reason once, and which parts of a
-    scenario never took effect."""
+    """The text below the table: when sessions were asked for a checkpoint, why plays were not run,
+    each reason once, and which parts of a scenario never took effect."""
     notes = []
+    if asked := requests_of(row.outcome for row in rows).in_words:
+        notes.append(asked)
     for row in rows:
         if row.refused:
             notes.append(row.refused)
@@ -289,7 +291,7 @@ def below(rows: Sequence[DrillRow]) -> list[str]:
 def _missed(outcome: PlayOutcome) -> list[str]:
     """Which parts of the scenario never took effect, apart from answers that segue was there to
     avoid."""
-    avoided = outcome.with_segue and outcome.held
+    avoided = outcome.with_segue and outcome.is_as_expected
     return [name for name in outcome.unfired if not (avoided and name.startswith("rule "))]
 
 
@@ -363,11 +365,11 @@ def _verdict(row: DrillRow, form: Form) -> "Text":
         news = Text(f"{counted} {row.news}".strip(), "dim")
         news.truncate(_NEWS, overflow="ellipsis")
         return news
-    mark, colour = ("✓", "green") if done.held else ("✗", "red")
-    return Text(f"{mark} {_told(done, form)}", colour)
+    mark, colour = ("✓", "green") if done.is_as_expected else ("✗", "red")
+    return Text(f"{mark} {_outcome_text(done, form)}", colour)
 
 
-def _told(done: PlayOutcome, form: Form) -> str:
+def _outcome_text(done: PlayOutcome, form: Form) -> str:
     """What became of the job, why it ended if not everything is done, and how."""
     why = "" if done.is_done and done.reason == "completed" else done.reason
     if form == "long" or not done.steps:

@@ -12,14 +12,14 @@ from segue.core.sessions.shapes import duration, iso
 from segue.core.sessions.types import Session
 from segue.system.accounts import Accounts, account_at
 from segue.views import printing
-from segue.views.verdicts import moment
+from segue.views.verdicts import time_of_day
 
 _SCOPES = {"five_hour": "5 hours", "seven_day": "week", "seven_day_opus": "week, opus"}
 _BARS, _NAME, _ID = 12, 12, 8  # columns
 _FULL, _HIGH = 100.0, 80.0
 
 
-def known(
+def known_limits(
     sessions: Iterable[Session],
     now: float,
     env: Mapping[str, str],
@@ -97,7 +97,7 @@ def short(account: Account, now: float, tz: tzinfo) -> str:
     """The same in a few words, for `segue status`."""
     holding = accounts.limited_until(account, now)
     if holding is not None and holding.resets_at is not None:
-        until = moment(holding.resets_at, now, tz)
+        until = time_of_day(holding.resets_at, now, tz)
         return f"{account.agent}: limited until {until}"
     lines = [
         f"{_name(limit)} {limit.used_percent:.0f}%"
@@ -132,7 +132,7 @@ def _reset(limit: Limit, now: float, tz: tzinfo) -> str:
     if limit.resets_at <= now:
         return "reset passed, not tried since"
     guess = "tried again" if limit.is_guess else "resets"
-    return f"{guess} in {duration(limit.resets_at - now)} ({moment(limit.resets_at, now, tz)})"
+    return f"{guess} in {duration(limit.resets_at - now)} ({time_of_day(limit.resets_at, now, tz)})"
 
 
 def _whence(limit: Limit, now: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from segue.core.names import SessionName, meant
+from segue.core.names import SessionName, matching
 from segue.core.sessions.types import Process, Session
 from segue.errors import InputError
 from segue.sessions import find
@@ -86,7 +86,7 @@ def _look_around(index: Index, *, with_processes: bool) -> Machine:
 
 def list_sessions(machine: Machine, since: float | None = None) -> list[Session]:
     """Sessions that were active since then or that an agent has open, the newest first."""
-    sightings = machine.survey.seen(since, machine.processes)
+    sightings = machine.survey.active(since, machine.processes)
     sessions = machine.survey.sessions(sightings, machine.processes, machine.now)
     sessions, notes = owners.with_owners(sessions)
     machine.survey.notes += notes
@@ -110,7 +110,7 @@ def choose(sessions: Sequence[Session], name: str) -> Session:
     several."""
     if not name.strip():
         raise InputError("SESSION is empty; `segue sessions` lists them")
-    found = meant(name, sessions, lambda s: SessionName(s.session_id, s.path, s.cwd), _real)
+    found = matching(name, sessions, lambda s: SessionName(s.session_id, s.path, s.cwd), _real)
     if len(found) == 1:
         return found[0]
     if not found:

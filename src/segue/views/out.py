@@ -56,7 +56,7 @@ class Out:
 
     def write(self, data: bytes) -> None:
         """Writes an agent's output, all of it."""
-        self._hold(self._shown(data), must=True)
+        self._hold(self._visible_bytes(data), must=True)
 
     def write_text(self, text: str, *, must: bool = True) -> None:
         """Writes text from `printing`. Unless it is required output, it is dropped if nobody
@@ -105,7 +105,7 @@ class Out:
     def _may_drop(self) -> bool:
         return self.is_terminal or not (self._files or any(must for _, must in self._held))
 
-    def _shown(self, data: bytes) -> bytes:
+    def _visible_bytes(self, data: bytes) -> bytes:
         return visible(self._text.decode(data)).encode() if self.is_terminal else data
 
     def _drop(self) -> None:
@@ -124,7 +124,7 @@ class Out:
     def _work(self) -> None:
         while not self.is_gone:
             asked = self._asked
-            if self._put_held() or self._put_file():
+            if self._put_buffered() or self._put_file():
                 continue
             with self._changed:
                 self._answered = asked
@@ -132,7 +132,7 @@ class Out:
                 while self._asked == asked:
                     self._changed.wait()
 
-    def _put_held(self) -> bool:
+    def _put_buffered(self) -> bool:
         """Writes a piece of the buffered output; returns whether there was any."""
         with self._changed:
             self._is_busy = bool(self._held)
@@ -156,7 +156,7 @@ class Out:
                 piece = b""
             if piece and self.is_terminal:
                 self._files[0] = (path, offset + len(piece))
-                self._hold(self._shown(piece), must=True)
+                self._hold(self._visible_bytes(piece), must=True)
                 return True
             if piece:
                 self._files[0] = (path, offset + self._put(piece))

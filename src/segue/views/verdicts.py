@@ -70,7 +70,7 @@ def as_json(value: object) -> str:
         return to_json(value)
 
 
-def moment(at: float, now: float, tz: tzinfo) -> str:
+def time_of_day(at: float, now: float, tz: tzinfo) -> str:
     """A time for people: the time of day, with the date if it is another day; "?" for a time
     outside the calendar."""
     try:
@@ -91,7 +91,7 @@ def local_times(text: str, now: float, tz: tzinfo) -> str:
             at = datetime.fromisoformat(found[0].replace("Z", "+00:00")).timestamp()
         except ValueError:
             return found[0]
-        return moment(at, now, tz)
+        return time_of_day(at, now, tz)
 
     return _INSTANT.sub(local, text)
 
@@ -152,7 +152,7 @@ def _retry(stop: Stop, policy: Policy, now: float, tz: tzinfo) -> str:
         return ""
     source = stop.details.retry_source if isinstance(stop.details, RateLimitInfo) else None
     known = f", from the {source}" if source else ""
-    at = moment(stop.retry_at, now, tz)
+    at = time_of_day(stop.retry_at, now, tz)
     if at == "?":
         return ""
     at += datetime.fromtimestamp(stop.retry_at, tz).strftime(" %Z")

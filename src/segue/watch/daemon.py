@@ -30,7 +30,7 @@ from segue.watch.handoffs.worker import HandoffWorker
 from segue.watch.log import Log
 from segue.watch.observe import endings
 from segue.watch.observe.gauge import ZoneGauge
-from segue.watch.observe.observer import SETTLE_S, Observer, Sighting
+from segue.watch.observe.observer import REAP_S, SETTLE_S, Observer, Sighting
 from segue.watch.resumes.resuming import Resumer
 from segue.watch.resumes.stops import Stops
 from segue.watch.resumes.takeups import Takeups
@@ -93,7 +93,8 @@ class Watch:
         self.seating = seating or Seating()
         self.began_at = self.clock.now()
         self._boot = leases.here().boot if boot is None else boot
-        self._ended: list[tuple[float, Sighting]] = []
+        # when each end is judged, and until when for certain
+        self._ended: list[tuple[float, float, Sighting]] = []
         self._unwritten: dict[Name, Sighting] = {}
         """What was seen but could not be logged: it is seen again until there is room."""
         self._reload = threading.Event()
@@ -223,7 +224,8 @@ class Watch:
             if session.process is None:
                 self.gauge.panes.clear(tracked)
             if sighting.ended is not None and session.process is None:
-                self._ended.append((self.clock.awake() + SETTLE_S, sighting))
+                ended_at = self.clock.awake()
+                self._ended.append((ended_at + SETTLE_S, ended_at + REAP_S, sighting))
             elif session.process is not None:
                 self._see_live(tracked, before)
         return not (measured.is_unwritten or judged.is_unwritten)
@@ -277,11 +279,14 @@ class Watch:
             self._read_config()
         now = self.clock.awake()
         while self._ended and self._ended[0][0] <= now:
-            due, sighting = self._ended.pop(0)
+            due, until, sighting = self._ended.pop(0)
+            if now < until and not self._is_reaped(sighting):
+                self._ended.append((now + SETTLE_S, until, sighting))
+                continue
             try:
                 self._see_end(sighting)
             except StateError:
-                self._ended.insert(0, (due, sighting))
+                self._ended.insert(0, (due, until, sighting))
                 raise
         self.gauge.remind()
         self.gauge.hand_over_next()
@@ -292,6 +297,11 @@ class Watch:
         if now - self._pruned_at >= _PRUNE_S:
             self._pruned_at = now
             self._tidy()
+
+    def _is_reaped(self, sighting: Sighting) -> bool:
+        """Whether all is known about its end that will be: a busy tmux asks late how an agent
+        ended, and until then a crash looks like a closed terminal."""
+        return sighting.ended is None or self.observer.after(sighting.ended).is_reaped
 
     def _see_end(self, sighting: Sighting) -> None:
         name = (sighting.session.agent, sighting.session.session_id)

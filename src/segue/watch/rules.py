@@ -29,8 +29,8 @@ class _Watched(Project):
         self.messages: Messages | None = None
         self._acts, self._tables = acts, tables
 
-    def _made(self, agent: str, model: str) -> Policy:
-        found = super()._made(agent, model)
+    def _make(self, agent: str, model: str) -> Policy:
+        found = super()._make(agent, model)
         if not self._acts:
             return found
         own = self._said_of(agents.canonical(agent), model)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from segue.agents.contracts.terminal import Terminal
-from segue.core.names import SessionName, meant
+from segue.core.names import SessionName, matching
 from segue.core.policy import Policy
 from segue.core.secrets.redact import scrub
 from segue.core.sessions import zones
@@ -130,7 +130,7 @@ class DaemonState:
         """Sessions that a name may refer to (`core/names`), the live ones first."""
         with self.lock:
             everyone = list(self.tracked.values())
-        found = meant(name, everyone, _name)
+        found = matching(name, everyone, _name)
         return sorted(found, key=lambda tracked: not tracked.session.state.is_live)
 
 

@@ -13,6 +13,7 @@ from segue.agents import drives
 from segue.agents.contracts.drive import Drive, LegOrder
 from segue.agents.contracts.profile import Record
 from segue.agents.pi.profile import parse
+from segue.agents.shared import halts
 from segue.core.stops.events import Event, Failure, Prompt, Started, ToolCall, ToolResult
 from segue.core.stops.reasons import StopReason
 
@@ -125,6 +126,14 @@ def test_the_new_pi_is_given_its_id_and_the_old_one_tells_its_own() -> None:
     state = {"sessionId": "s1", "model": {"id": "m", "contextWindow": 5}}
     answer = {"type": "response", "command": "get_state", "success": True, "data": state}
     assert events(answer) == [Started(session_id="s1", model="m")]
+
+
+def test_pi_waits_after_its_compaction_by_an_extension_of_the_leg() -> None:
+    launch = drive().launch(order("node", "cli.js", halts=True, folder="/the/leg"))
+    extension = launch.argv[launch.argv.index("--extension") + 1]
+    assert launch.env == {halts.FOLDER: "/the/leg"}
+    assert f"process.env.{halts.FOLDER};" in Path(extension).read_text()
+    assert "--extension" not in drive().launch(order("node", "cli.js")).argv
 
 
 @pytest.mark.parametrize(

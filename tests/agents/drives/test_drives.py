@@ -2,11 +2,15 @@
 
 import json
 import os
+import shlex
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from support.waiting import until
 
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive, LegOrder
@@ -92,6 +96,73 @@ def test_claude_continues_with_a_session_by_its_id() -> None:
     assert "--session-id" not in launch.argv
 
 
+def hook_of(given: Sequence[str], cwd: Path) -> tuple[dict[str, Any], list[str]]:
+    """The settings that claude gets from segue, with the words of the command in them."""
+    folder = cwd / "a leg's folder"
+    launch = drive("claude").launch(order(cwd, halts=True, folder=str(folder), flags=tuple(given)))
+    assert launch.argv[-4:-2] == ("--settings", str(folder / "settings.json"))
+    settings = json.loads(launch.files["settings.json"])
+    group = settings["hooks"]["SessionStart"][-1]
+    assert group["matcher"] == "compact"
+    return settings, shlex.split(group["hooks"][0]["command"])
+
+
+def test_claude_waits_after_its_compaction_by_a_hook_of_the_leg(tmp_path: Path) -> None:
+    _, command = hook_of([], tmp_path)
+    assert command[-1] == str(tmp_path / "a leg's folder")
+    folder = tmp_path / "leg"
+    folder.mkdir()
+    (folder / "halt-1.late").touch()
+    hook = subprocess.Popen(
+        [*command[:-1], folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert hook.stdin is not None
+    hook.stdin.write('{"hook_event_name": "SessionStart", "source": "compact"}')
+    hook.stdin.close()
+    until((folder / "halt-2.json").exists)
+    aside = tmp_path / "aside"
+    aside.write_text(json.dumps({"words": ODD}))
+    aside.rename(folder / "halt-2.answer")
+    hook.wait()
+    assert hook.stdout is not None
+    output = json.loads(hook.stdout.read())["hookSpecificOutput"]
+    assert output == {"hookEventName": "SessionStart", "additionalContext": ODD}
+    assert (folder / "halt-2.taken").exists()
+
+
+@pytest.mark.parametrize(
+    "event", ['{"source": "startup"}', '{"source": "compact", "agent_id": "a1"}', "no JSON", "[]"]
+)
+def test_claudes_hook_waits_for_nothing_but_a_compaction(event: str, tmp_path: Path) -> None:
+    _, command = hook_of([], tmp_path)
+    done = subprocess.run(
+        [*command[:-1], tmp_path], input=event, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not list(tmp_path.glob("halt-*"))
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_the_users_own_settings_of_claude_stay_as_they_are(is_file: bool, tmp_path: Path) -> None:
+    mine = {"hooks": [{"type": "command", "command": "true"}]}
+    own = {"sandbox": {"enabled": True}, "hooks": {"SessionStart": [mine], "Stop": [mine]}}
+    given = json.dumps(own)
+    if is_file:
+        (tmp_path / "own.json").write_text(given)
+        given = "own.json"
+    settings, _ = hook_of(["--settings", given], tmp_path)
+    assert settings["sandbox"] == own["sandbox"]
+    assert settings["hooks"]["Stop"] == [mine]
+    assert settings["hooks"]["SessionStart"][:-1] == [mine]
+
+
+@pytest.mark.parametrize("given", ["absent.json", "{broken", '{"hooks": {"SessionStart": 7}}'])
+def test_settings_that_claude_would_complain_about_are_left_to_it(given: str) -> None:
+    launch = drive("claude").launch(order(halts=True, flags=("--settings", given)))
+    assert launch.argv.count("--settings") == 1
+    assert launch.files == {}
+
+
 @pytest.mark.parametrize("name", MINE)
 def test_the_users_flags_come_before_ours_so_that_no_list_takes_what_follows(name: str) -> None:
     flags = ("--some-list", "a", "b")
@@ -109,8 +180,8 @@ def test_what_claude_is_told_while_it_works_is_one_line_with_its_key() -> None:
     record = json.loads(line)
     assert (record["type"], record["uuid"]) == ("user", "key-1")
     watch = drive("claude").watch()
-    assert watch.heard({**record, "isReplay": True}) == "key-1"
-    assert watch.heard(record) == "", "only what is told back was heard"
+    assert watch.confirmed_key({**record, "isReplay": True}) == "key-1"
+    assert watch.confirmed_key(record) == "", "only what is told back was heard"
 
 
 def test_claudes_turn_is_over_at_a_result_and_only_there() -> None:
@@ -470,4 +541,4 @@ def test_opencode_has_read_words_once_a_reply_answers_them() -> None:
         {},
         reply("m3"),
     )
-    assert [watch.heard(record) for record in told] == ["", "", "", "k2", "k3", ""]
+    assert [watch.confirmed_key(record) for record in told] == ["", "", "", "k2", "k3", ""]

@@ -92,7 +92,7 @@ def test_keep_going_lists_every_broken_world_and_any_of_them_can_be_played_alone
     alone = run(*args, "--world", "4")
     assert alone.exit_code == 0
     assert "2 sessions × 30 days, seed 7: every invariant held" in alone.stdout
-    assert "--world 5: 18 sessions are 5 worlds" in run(*args, "--world", "5").stderr
+    assert "--world 5: 18 sessions make only 5 worlds" in run(*args, "--world", "5").stderr
 
 
 def test_an_unknown_preset_is_one_line() -> None:

@@ -384,6 +384,30 @@ def test_rerun_begins_the_same_task_as_a_new_run(tmp_path: Path) -> None:
         assert old.policy.max_legs == 7
 
 
+def test_rerun_carries_what_the_user_added(tmp_path: Path) -> None:
+    with stage("success", within=tmp_path) as s:
+        assert s.run().code == 0
+        (first,) = s.run_ids()
+        words = ["Use port 8081.", "Do not touch legacy/."]
+        for each in words:
+            resumed = s.segue("resume", first, "--fresh", "--say", each)
+            assert resumed.code == 0, resumed.stderr
+        s.server.server.bodies = True
+        before = len(s.server.requests)
+        again = s.segue("rerun", first, "--json")
+        assert again.code == 0, again.stderr
+        second = again.events[0]["run"]
+        prompt = (s.leg(second, 1) / "prompt.md").read_text()
+        assert prompt.startswith(s.task)
+        assert [prompt.count(each) for each in words] == [1, 1]
+        requests = [json.dumps(each.body) for each in s.server.requests[before:] if each.body]
+        assert [request.count(words[0]) for request in requests] == [1] * len(requests)
+        assert json.loads(s.segue("show", "--json", second).stdout)["said"] == words
+        resumed = s.segue("resume", second, "--fresh")
+        assert resumed.code == 0, resumed.stderr
+        assert (s.leg(second, 2) / "prompt.md").read_text().count(words[1]) == 1
+
+
 # --dry-run
 
 

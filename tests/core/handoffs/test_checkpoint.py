@@ -214,7 +214,7 @@ def test_four_times_the_answer_takes_no_more_than_its_share_of_time(unit: str) -
 
 
 WHOLE = Checkpoint(
-    told=told(BLOCK),
+    summary=told(BLOCK),
     task="Port all of it.",
     instructions=("Use tabs.", "No, blanks.\nTwo of them."),
     todos=(Todo("a", "completed"), Todo("b", "in_progress"), Todo("c")),
@@ -252,7 +252,7 @@ def test_the_most_important_has_its_place_first_and_the_rest_is_named() -> None:
     long = "\n".join(f"- did {n}" for n in range(5_000))
     many = tuple(Command(f"command {n}", 0) for n in range(5_000))
     found = Checkpoint(
-        told=AgentSummary(goal="the goal", remaining="the rest", completed=long),
+        summary=AgentSummary(goal="the goal", remaining="the rest", completed=long),
         task="t",
         commands=many,
     )
@@ -266,7 +266,7 @@ def test_the_most_important_has_its_place_first_and_the_rest_is_named() -> None:
 
 
 def test_the_agents_words_are_rendered_whole_if_they_have_no_headings() -> None:
-    assert "I did a; b is left." in render(Checkpoint(told=told("I did a; b is left.")))
+    assert "I did a; b is left." in render(Checkpoint(summary=told("I did a; b is left.")))
 
 
 def test_without_the_agent_the_rule_made_part_stands_alone() -> None:
@@ -277,7 +277,7 @@ def test_without_the_agent_the_rule_made_part_stands_alone() -> None:
 
 checkpoints = st.builds(
     Checkpoint,
-    told=st.none() | ANYTHING.map(extract),
+    summary=st.none() | ANYTHING.map(extract),
     task=ANYTHING,
     instructions=st.lists(ANYTHING, max_size=3).map(tuple),
     todos=st.lists(st.builds(Todo, ANYTHING), max_size=3).map(tuple),
@@ -303,11 +303,11 @@ def test_any_checkpoint_is_rendered_within_its_bound_in_whole_lines(
 def test_secrets_are_gone_from_what_is_rendered_and_kept_but_the_task_stays() -> None:
     key = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     found = Checkpoint(
-        told=told(f"## Done\nused {key}"), task=f"use {key}", commands=(Command(f"x {key}", 0),)
+        summary=told(f"## Done\nused {key}"), task=f"use {key}", commands=(Command(f"x {key}", 0),)
     )
     kept, number = clean(found)
     assert number == 3  # completed, raw, command
-    assert key not in str(kept.told) + str(kept.commands)
+    assert key not in str(kept.summary) + str(kept.commands)
     assert kept.task == f"use {key}"
     assert key not in render(found)
     assert clean(kept) == (kept, 0)

@@ -110,7 +110,7 @@ def test_the_scripted_model_looks_first_where_a_checkpoint_is_made_by_rules_alon
         load(CONTINUATION),
         task=prompt(JOB),
         checkpoint=Checkpoint(
-            told=AgentSummary(completed="step 1 of 5 done", raw="x"), git_status=" M a"
+            summary=AgentSummary(completed="step 1 of 5 done", raw="x"), git_status=" M a"
         ),
         reason=StopReason.CONTEXT_EXHAUSTED,
         leg=2,
@@ -193,6 +193,6 @@ def test_what_the_agent_told_stands_for_its_last_words_and_its_paths_are_looked_
         salvaged=Salvaged(text_tail="<checkpoint>…"),
         is_there=lambda path: path == "src/a.py",
     )
-    assert (found.told, found.last_words, found.gone) == (told, "", ("src/b.py",))
+    assert (found.summary, found.last_words, found.gone) == (told, "", ("src/b.py",))
     assert compose("t") == Checkpoint(task="t")
     assert compose("t").is_empty

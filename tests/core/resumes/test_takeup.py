@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from support.runs.stepping import AT, Led, led
 
 from segue.core.policy import Policy
-from segue.core.resumes.takeups import OLD_S, SETTLE_S, Left, decide
+from segue.core.resumes.takeups import OLD_S, SETTLE_S, AbandonedRun, decide
 from segue.core.runs.types import CancelAsked, HungUp, InterruptRequested, Run, Wait
 from segue.core.stops.reasons import StopReason
 
@@ -19,7 +19,7 @@ NOW = AT + 1_000
 def verdict(run: Run, policy: Policy = AUTO, **more: Any) -> str:
     known = {"last_at": AT, "gone_since": NOW - 60, **more}
     found = decide(
-        Left(run=run, **known),
+        AbandonedRun(run=run, **known),
         policy,
         now=NOW,
         local=lambda at: datetime.fromtimestamp(at, UTC),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from segue.agents import terminals
-from segue.agents.contracts.terminal import Terminal, kept
+from segue.agents.contracts.terminal import Terminal, kept_arguments
 from segue.core.terminals.screen import PaneCapture, Screen, columns, ink, joined, same, typed
 
 FILES = sorted((DATA / "screens").glob("*/*.json"))
@@ -216,7 +216,7 @@ def test_no_screen_breaks_a_reader(
 def test_a_process_that_takes_over_keeps_the_users_flags(
     agent: str, arguments: str, expected: int
 ) -> None:
-    found = kept(terminal(agent), arguments.split())
+    found = kept_arguments(terminal(agent), arguments.split())
     assert len(found) == expected
     assert not {"x", "fix", "01-x", "ses_1", "--resume", "resume", "--last"} & set(found)
 

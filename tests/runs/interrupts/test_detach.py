@@ -173,7 +173,7 @@ def test_a_cancelled_run_can_be_resumed_before_the_segue_that_ended_it_has_left(
                     store.release(lease)
 
             monkeypatch.setattr("time.sleep", leave)
-            lookup.wait_until_left(store, run)
+            lookup.wait_until_released(store, run)
             monkeypatch.undo()
         assert len(looks) == 3
         assert s.segue("resume", "--detach", run_id).code == 0

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -47,10 +49,16 @@ BEFORE = (
 
 @contextmanager
 def staged(
-    played: Path, cast: str = "rehearsal", policy: Mapping[str, object] = OWN
+    played: Path,
+    cast: str = "rehearsal",
+    policy: Mapping[str, object] = OWN,
+    *,
+    waits: bool = False,
 ) -> Iterator[Staged]:
-    """With a tool that tells the word, and nothing else that knows it."""
+    """With a tool that tells the word, and nothing else that knows it. `waits`: the agent runs
+    hooks, so that it waits for what its compaction left out."""
     with stage(played, cast, within=played.parent, policy=policy) as s:
+        s.env["REHEARSAL_HOOKS"] = str(int(waits))
         (s.project / "tell").write_text(f"echo 'the staging name is {WORD}'; rm tell\n")
         s.server.server.bodies = True
         yield s
@@ -208,6 +216,67 @@ def test_an_agent_that_would_act_on_its_summary_alone_is_told_before_it_does(
         assert all(request.count(WORD) == 1 for request in others)
         assert (s.project / "done").read_text() == "and on\n"
         assert len(sorted(s.home.glob("runs/*/leg-*"))) == legs
+
+
+@pytest.mark.parametrize("point", ["", "working recalled before", "working recalled after"])
+def test_an_agent_that_waits_has_it_before_its_next_request(point: str, tmp_path: Path) -> None:
+    """And no turn is interrupted for it, also if segue is killed in between."""
+    played = scenario(tmp_path, [*BEFORE, "echo and on >> done", "echo the last >> done"])
+    with staged(played, waits=True) as s:
+        if point:
+            dead = killed_at(s, point)
+            assert dead.code == -signal.SIGKILL, dead.stderr
+        ended = s.segue("resume") if point else s.run()
+        assert ended.code == 0, ended.stderr
+        requests = after_compaction(s)
+        assert [request.count(WORD) for request in requests] == [1] * len(requests)
+        assert (requests[-1].count(TOLD), "interrupted by user" in requests[-1]) == (1, False)
+        (run_id,) = s.run_ids()
+        assert [told["compaction"] for told in facts(s, run_id, "recalled")][-1:] == [1]
+        assert (s.project / "done").read_text() == "and on\nthe last\n"
+        assert len(sorted(s.home.glob("runs/*/leg-*"))) == 1
+
+
+def test_an_agent_whose_segue_is_gone_waits_no_longer_than_it_must(tmp_path: Path) -> None:
+    """Then it works on from its summary, and the next segue tells it."""
+    played = scenario(tmp_path, [*BEFORE, WAITS, "echo and on", "echo the last"])
+    with staged(played, waits=True) as s:
+        dead = killed_at(s, "working recalled before")
+        assert dead.code == -signal.SIGKILL, dead.stderr
+        s.until(lambda: any(s.home.glob("runs/*/leg-001/halt-1.late")))
+        again = s.segue("resume")
+        assert again.code == 0, again.stderr
+        assert after_compaction(s)[-1].count(WORD) == 1
+
+
+def test_what_is_too_long_for_an_agent_that_waits_follows_with_its_next_tool(
+    tmp_path: Path,
+) -> None:
+    random = Random(7)
+
+    def decision() -> str:
+        words = ["".join(random.choices(ascii_lowercase, k=random.randint(3, 9))) for _ in "x" * 12]
+        return f"I decided to use {words[0]}-{random.randint(100, 999)} for {' '.join(words[1:])}."
+
+    played = scenario(tmp_path, [*BEFORE[:-1], WAITS, "echo and on", "echo the last"])
+    said = " ".join(decision() for _ in range(150))
+    turn = f'[[turns]]\ntext = "{said}"\ncommand = "echo decided"\n'
+    played.write_text(played.read_text().replace("[[turns]]", f"{turn}[[turns]]", 1))
+    with staged(played, waits=True) as s:
+        ended = s.run()
+        assert ended.code == 0, ended.stderr
+        first, *_, last = after_compaction(s)
+        assert (first.count(TOLD), last.count(TOLD)) == (1, 2)
+        assert len(first) < len(last) - 3_000
+        assert "interrupted by user" not in last
+
+
+def test_an_agent_is_not_made_to_wait_if_it_is_told_nothing(tmp_path: Path) -> None:
+    played = scenario(tmp_path, [*BEFORE, "echo and on", "echo the last"])
+    with staged(played, policy={**OWN, "recall_after_compaction": False}, waits=True) as s:
+        assert s.run().code == 0
+        assert not [*s.home.glob("runs/*/leg-*/halt-*"), *s.home.glob("runs/*/leg-*/settings*")]
+        assert not any(WORD in request for request in after_compaction(s))
 
 
 # Its turn is over but for its compaction, after which it looks whether it is told anything.

@@ -168,7 +168,7 @@ class Driven:
             self.events += self.live.feed([line], time.time())
             for record in self.live.records:
                 self.records.append(record)
-                if key := watch.heard(record):
+                if key := watch.confirmed_key(record):
                     self.heard.append(key)
                 if (over := watch.over(record)) != "no":
                     self.overs.append(over)

@@ -224,7 +224,7 @@ class Play:
         watch = self.drive.watch()
         got = list(records(stdout))
         if "heard" in when:
-            return any(watch.heard(r) == when["heard"] for r in got)
+            return any(watch.confirmed_key(r) == when["heard"] for r in got)
         if "overs" in when:
             return [watch.over(r) for r in got].count("yes") >= int(when["overs"])
         return True

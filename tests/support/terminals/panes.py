@@ -49,7 +49,7 @@ class Sat:
         )
 
     def screen(self) -> Screen:
-        return fake_tui.read(self.tmux.shown(self.pane))
+        return fake_tui.read(self.tmux.capture(self.pane))
 
     def messages(self) -> list[str]:
         try:

@@ -50,7 +50,7 @@ def test_a_process_is_found_in_the_pane_that_its_environment_names(server: Serve
     assert seat is not None
     assert (seat.socket, seat.pane, seat.pid) == (server.tmux.socket, pane, pid)
     assert (seat.tty, seat.agent) == (pane_of(server, pane).tty, "claude")
-    assert seats.left(seat, pane_of(server, pane), system()) == ""
+    assert seats.why_left(seat, pane_of(server, pane), system()) == ""
 
 
 def test_without_an_environment_it_is_found_by_its_terminal_on_the_usual_server(

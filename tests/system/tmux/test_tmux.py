@@ -54,8 +54,8 @@ def test_a_pane_that_is_gone_is_none_and_a_server_that_is_gone_has_one_line(
 def test_what_is_shown_is_lines_styles_and_the_cursor_of_one_moment(server: Server) -> None:
     text = "one\\n\\033[2mdim\\033[0m é漢\\nlast "
     _, pane = server.session("sh", "-c", f"printf '{text}'; exec cat")
-    until(lambda: "last" in server.tmux.shown(pane).lines[2])
-    shown = server.tmux.shown(pane)
+    until(lambda: "last" in server.tmux.capture(pane).lines[2])
+    shown = server.tmux.capture(pane)
     assert len(shown.lines) == len(shown.styled) == 24
     assert shown.lines[:3] == ("one", "dim é漢", "last")
     assert shown.styled[1].startswith("\x1b[2mdim")

@@ -114,7 +114,7 @@ def test_a_paste_into_a_plain_terminal_is_only_a_text(server: Server) -> None:
     _, pane = server.session("cat", "-v")
     for text in NASTY:
         server.tmux.literal(pane, text + "\n")
-    until(lambda: server.tmux.shown(pane).lines.count("--help") == 2)  # typed, and echoed
+    until(lambda: server.tmux.capture(pane).lines.count("--help") == 2)  # typed, and echoed
 
 
 @pytest.mark.parametrize("name", [text.replace("/", "_") for text in NASTY if "\n" not in text])

@@ -241,10 +241,10 @@ def test_refused_when_another_process_is_in_front(server: Server) -> None:
     sat, seat = below_a_shell(server)
     agent = psutil.Process(seat.pid)
     agent.suspend()
-    until(lambda: "Stopped" in "".join(sat.tmux.shown(sat.pane).lines))
+    until(lambda: "Stopped" in "".join(sat.tmux.capture(sat.pane).lines))
     answer = Typist().type(seat, sat.terminal, "touch /nowhere", landed=lambda: False)
     assert why(answer) == "not_in_front"
-    assert "touch" not in "".join(sat.tmux.shown(sat.pane).lines)
+    assert "touch" not in "".join(sat.tmux.capture(sat.pane).lines)
     agent.kill()
 
 
@@ -259,7 +259,7 @@ def test_no_enter_for_the_shell_of_an_agent_that_ended_in_that_moment(server: Se
     answer = Typist().type(seat, sat.terminal, "touch /nowhere", landed=lambda: False)
     assert why(answer) in ("gone", "starting", "unknown", "swallowed", "draft")
     until(lambda: sat.tmux.shell_line(sat.pane) == "$")
-    assert "touch" not in "".join(sat.tmux.shown(sat.pane).lines)
+    assert "touch" not in "".join(sat.tmux.capture(sat.pane).lines)
 
 
 def test_refused_while_the_user_presses_keys(server: Server) -> None:
@@ -332,4 +332,4 @@ def test_no_command_for_a_shell_that_runs_something_or_was_typed_into(server: Se
 
     until(runs_cat)
     assert why(typist.command(socket, pane, ("echo", "x"), line="")) == "not_in_front"
-    assert "echo" not in "".join(server.tmux.shown(pane).lines)
+    assert "echo" not in "".join(server.tmux.capture(pane).lines)

@@ -9,7 +9,7 @@ import pytest
 from support.agents.driven import Model
 from support.terminals.tui import Tui, open_tui
 
-from segue.agents.contracts.terminal import kept
+from segue.agents.contracts.terminal import kept_arguments
 from segue.core.terminals.screen import same
 
 LATE_S = 60.0  # opencode on a busy machine
@@ -69,7 +69,7 @@ def read_at_each_point(tui: Tui, model: Model) -> None:
     parts = [p.text for p in model.asked[2].parts if p.role in ("user", "assistant")]
     assert not any("It is done." in text or "fourth" in text for text in parts)
     tui.wait_for(lambda s: s.state == "idle" and not s.is_fresh, what="its end")
-    assert tui.session() not in ("", first)
+    tui.until(lambda: tui.session() not in ("", first), what="its new session")
     assert not [*tui.project.rglob("canary")]
 
 
@@ -96,7 +96,7 @@ def test_a_process_in_its_place_continues_with_the_session(agent: str, tmp_path:
     model = Model()
     with open_tui(agent, tmp_path, model, in_shell=True) as tui:
         program, *flags = tui.place.argv()
-        kept_flags = kept(tui.terminal, flags)
+        kept_flags = kept_arguments(tui.terminal, flags)
         assert list(kept_flags) == flags
         tui.wait_for(lambda s: s.state == "idle")
         tui.submit("remember this")

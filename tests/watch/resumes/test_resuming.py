@@ -200,7 +200,7 @@ def test_its_shell_is_given_one_line_of_segues_own_and_no_name_is_run(
     assert argv[:3] == ["--resume", "s-1", "--"]
     assert argv[3].startswith("RESUMING")
     assert cwd == str(scene.project)
-    text = "\n".join(server.tmux.shown(pending.tracked.seat.pane).lines)  # type: ignore[union-attr]
+    text = "\n".join(server.tmux.capture(pending.tracked.seat.pane).lines)  # type: ignore[union-attr]
     typed = [line for line in text.splitlines() if line.startswith("> ") and line != "> "]
     assert len(typed) == 1
     assert shlex.split(typed[0][2:])[1:3] == ["back", "w-0a"]

@@ -224,7 +224,7 @@ def test_what_crashed_continues_in_its_pane_and_what_the_user_leaves_does_not(
         watch.until(lambda: done(tui) >= 1 and watch.notes("reading"), "a step")
         os.kill(tui.pid, signal.SIGKILL)
         crash = stop_after(watch, 0)
-        assert crash.data["reason"] == "crash"
+        assert crash.data["reason"] == "crash", crash.data
         decided = verdict(watch, crash)
         assert (decided["verdict"], decided["place"]) == ("resume", "pane")
         assert decided["price"]["tokens"] > 0
@@ -298,7 +298,7 @@ def test_a_pane_that_went_with_its_agent_is_a_new_window_and_no_name_is_ever_run
         tui.until(lambda: done(tui) >= 1, what="a step")
         os.kill(tui.pid, signal.SIGKILL)
         crash = stop_after(watch, 0)
-        assert crash.data["reason"] == "crash"
+        assert crash.data["reason"] == "crash", crash.data
         assert verdict(watch, crash)["place"] == "window"
         watch.until(lambda: not job.check(tui.project, work.job, finished=True).lost, "the work")
         watch.until(lambda: "resumed" in decisions(watch), "that it goes on")

@@ -342,7 +342,7 @@ def test_hooks_of_an_unknown_session_cost_nothing(linked: Linked) -> None:
             more = {"cwd": f"/elsewhere/{number}", "transcript_path": "/t.jsonl", "prompt": "x"}
             assert linked.hook(event, f"s-{number}", **more) == {}
     assert linked.notes() == []
-    assert not linked.link.hooks._told
+    assert not linked.link.hooks._memories
     assert not [cwd for cwd in linked.watch.state.rules._known if "elsewhere" in cwd]
     assert linked.observer.nudges[0] == ("claude", "s-0", "/t.jsonl")
     assert linked.link.metrics()["hook_calls"]["SessionEnd"] == 3

@@ -124,7 +124,7 @@ def test_every_reply_is_valid_for_its_event(
     if not policy.auto_handoff and name == "Stop":
         assert reply.body is None
     if view is None or view.is_left_alone:
-        assert (reply.body, reply.told) == (None, told)
+        assert (reply.body, reply.memory) == (None, told)
 
 
 WORDS = Messages({})
@@ -139,11 +139,11 @@ def test_a_zone_is_reported_once_when_it_is_entered(name: str, words: Messages) 
     first = answer(event(name), at(52), Policy(gate="off"), words)
     assert "52%" in context(first)
     assert "104,000 of the window's 200,000 tokens" in context(first)
-    assert first.told == HookMemory(Zone.WARNING)
+    assert first.memory == HookMemory(Zone.WARNING)
     assert hooks.ToldZone(Zone.WARNING) in first.facts
-    again = answer(event(name), at(54), Policy(gate="off"), words, first.told)
-    assert (again.body, again.told) == (None, first.told)
-    higher = answer(event(name), at(71), Policy(gate="off"), words, again.told)
+    again = answer(event(name), at(54), Policy(gate="off"), words, first.memory)
+    assert (again.body, again.memory) == (None, first.memory)
+    higher = answer(event(name), at(71), Policy(gate="off"), words, again.memory)
     assert context(higher).startswith("High context at 71% - create handoff after current work.")
 
 
@@ -152,8 +152,8 @@ def test_a_zone_that_was_left_is_not_told_and_is_reported_again_when_entered_aga
 ) -> None:
     told = HookMemory(Zone.CRITICAL)
     down = answer(event("PostToolUse"), at(10), Policy(), words, told)
-    assert (down.body, down.told) == (None, HookMemory(Zone.NORMAL))
-    up = answer(event("PostToolUse"), at(72), Policy(), words, down.told)
+    assert (down.body, down.memory) == (None, HookMemory(Zone.NORMAL))
+    up = answer(event("PostToolUse"), at(72), Policy(), words, down.memory)
     assert "72%" in context(up)
 
 
@@ -234,16 +234,16 @@ def test_the_handoff_is_asked_for_once_by_the_first_hook_that_can(words: Message
     assert "Create handoff document now - context at 86%" in context(asked)
     assert FILE in context(asked)
     assert hooks.HandoffAsked(FILE) in asked.facts
-    assert asked.told == HookMemory(Zone.HANDOFF, FILE)
+    assert asked.memory == HookMemory(Zone.HANDOFF, FILE)
     for name in ("PostToolUse", "Stop"):
-        assert answer(event(name), view, AUTO, words, asked.told).body is None
+        assert answer(event(name), view, AUTO, words, asked.memory).body is None
 
 
 def test_at_the_end_of_a_turn_nothing_is_asked_for(words: Messages) -> None:
     view = at(86, handoff_file=FILE)
     for is_active in (True, False):
         reply = answer(event("Stop", stop_hook_active=is_active), view, AUTO, words)
-        assert (reply.body, reply.told) == (None, HookMemory())
+        assert (reply.body, reply.memory) == (None, HookMemory())
 
 
 def test_without_the_users_wish_no_handoff_is_asked_for(words: Messages) -> None:
@@ -256,7 +256,7 @@ def test_a_sub_agent_hears_nothing_and_tells_nothing(words: Messages) -> None:
     view = at(86, handoff_file=FILE)
     for name in EVENTS:
         reply = answer(event(name, agent_id="a1"), view, AUTO, words)
-        assert (reply.body, reply.facts, reply.told) == (None, (), HookMemory())
+        assert (reply.body, reply.facts, reply.memory) == (None, (), HookMemory())
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_the_real_claude_calls_the_client_and_takes_what_it_says(
     def reply(given_event: dict[str, Any]) -> bytes:
         nonlocal told
         made = answer(given_event, at(86, handoff_file=FILE, costs=COSTS), AUTO, WORDS, told)
-        told = made.told
+        told = made.memory
         assert_valid(given_event["hook_event_name"], made.body)
         return http(json.dumps(made.body).encode() if made.body else b"")
 

@@ -27,7 +27,7 @@ _TELLING = _WRITERS | _LISTS
 
 
 # Fields are in the order of the records, which makes decoding faster.
-class _Written(Struct, gc=False):
+class _CacheWrites(Struct, gc=False):
     ephemeral_5m_input_tokens: int = 0
     ephemeral_1h_input_tokens: int = 0
 
@@ -37,7 +37,7 @@ class _Usage(Struct, gc=False):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
-    cache_creation: _Written | None = None
+    cache_creation: _CacheWrites | None = None
 
 
 class _Block(Struct, gc=False):
@@ -54,7 +54,7 @@ class _Message(Struct, gc=False):
     usage: _Usage | None = None
 
 
-class _Told(Struct, rename="camel", gc=False):
+class _Record(Struct, rename="camel", gc=False):
     is_sidechain: bool | None = False
     message: _Message | None = None
     request_id: str = ""
@@ -62,10 +62,10 @@ class _Told(Struct, rename="camel", gc=False):
 
 
 class _Data(Struct, gc=False):
-    message: _Told | None = None
+    message: _Record | None = None
 
 
-class _Line(_Told, rename="camel", gc=False):
+class _Line(_Record, rename="camel", gc=False):
     is_api_error_message: bool | None = False
     data: _Data | None = None  # a sub-agent's record in its parent's file
 
@@ -193,7 +193,7 @@ class ClaudeCounter:
             start = end + 1
 
     def count(
-        self, record: _Told, message: _Message, usage: _Usage, name: tuple[str, str, bool]
+        self, record: _Record, message: _Message, usage: _Usage, name: tuple[str, str, bool]
     ) -> int:
         """Counts a request, and returns the tokens it used; 0 if it is not a new one."""
         given, output = usage.input_tokens, usage.output_tokens
@@ -251,7 +251,7 @@ class ClaudeCounter:
                     output_tokens=amount(usage, "output_tokens"),
                     cache_read_input_tokens=amount(usage, "cache_read_input_tokens"),
                     cache_creation_input_tokens=amount(usage, "cache_creation_input_tokens"),
-                    cache_creation=_Written(
+                    cache_creation=_CacheWrites(
                         amount(parts, "ephemeral_5m_input_tokens"),
                         amount(parts, "ephemeral_1h_input_tokens"),
                     ),

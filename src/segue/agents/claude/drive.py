@@ -3,14 +3,18 @@
 import json
 import os
 import re
+import shlex
+import sys
 from collections.abc import Sequence
 from glob import escape, glob
+from pathlib import Path
 from typing import Any
 
 from segue.agents.claude.login import login
-from segue.agents.claude.permissions import PERMISSIONS
+from segue.agents.claude.permissions import PERMISSIONS, settings_of
 from segue.agents.claude.records import is_result
 from segue.agents.contracts.drive import Drive, Env, Launch, LegOrder, Over, StreamWatch
+from segue.agents.contracts.permission import values
 from segue.agents.installed import ARCH, SYSTEM, command
 from segue.agents.shared.drive import (
     ELSEWHERE,
@@ -35,6 +39,10 @@ _INTERRUPT = {
     "request_id": "segue-interrupt",
     "request": {"subtype": "interrupt"},
 }
+HALT = Path(__file__).with_name("halt.py")
+_HALT_CHARS = 9_000  # it puts more than 10,000 into a file
+_HOOK_S = 30  # after its own patience has ended
+_SETTINGS = "settings.json"
 _NO_WORD = re.compile(r"[^A-Za-z0-9]")
 _APART = "it takes the session out of segue's control"
 _REFUSED = {
@@ -87,9 +95,35 @@ def _launch(order: LegOrder) -> Launch:
     session = order.session_id or order.new_id
     # The user's flags come first, because a flag with a list would take what follows it.
     argv = [*order.command, *order.flags, *_STREAM, _TELLS_BACK]
+    files = {}
+    if order.halts and (settings := _halting(order)):
+        # In a file, because the user's own may contain what must not be seen in a process list.
+        files[_SETTINGS] = json.dumps(settings)
+        argv += ["--settings", os.path.join(order.folder, _SETTINGS)]
     if session:
         argv += ["--resume" if order.session_id else "--session-id", session]
-    return Launch(argv=tuple(argv), input=say(order.prompt), stays_open=True, session_id=session)
+    return Launch(
+        argv=tuple(argv),
+        files=files,
+        input=say(order.prompt),
+        stays_open=True,
+        session_id=session,
+    )
+
+
+def _halting(order: LegOrder) -> dict[str, Any]:
+    """Settings with a hook that waits after claude's own compaction; {} if they cannot be combined
+    with the user's. claude reads only the last `--settings`, so the user's own are in them too."""
+    given = values(order.flags, "--settings")
+    own = settings_of(given[-1], order.cwd) if given else {}
+    hooks = own.get("hooks", {})
+    starts = hooks.get("SessionStart", []) if isinstance(hooks, dict) else None
+    if not isinstance(starts, list) or (given and not own):
+        return {}
+    command = shlex.join([sys.executable, "-I", "-S", str(HALT), order.folder])
+    hook = {"type": "command", "command": command, "timeout": _HOOK_S}
+    starts = [*starts, {"matcher": "compact", "hooks": [hook]}]
+    return {**own, "hooks": {**hooks, "SessionStart": starts}}
 
 
 class _Watch(StreamWatch):
@@ -99,7 +133,7 @@ class _Watch(StreamWatch):
     def over(self, record: dict[str, Any]) -> Over:
         return "yes" if is_result(record) else "no"
 
-    def heard(self, record: dict[str, Any]) -> str:
+    def confirmed_key(self, record: dict[str, Any]) -> str:
         is_told_back = record.get("type") == "user" and record.get("isReplay") is True
         return str(record.get("uuid") or "") if is_told_back else ""
 
@@ -140,8 +174,10 @@ DRIVE = Drive(
     launch=_launch,
     talks=True,
     say=say,
+    message_adds_bytes=150,
     interrupt=_line(_INTERRUPT),
     works_on_compacted=True,
+    halt_chars=_HALT_CHARS,
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,

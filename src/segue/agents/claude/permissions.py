@@ -104,11 +104,11 @@ def _settings(flags: Sequence[str], env: Env, cwd: str) -> Iterator[JSON]:
     for name in ("settings.json", "settings.local.json"):
         yield read_json(Path(cwd, ".claude", name))
     for value in values(flags, "--settings"):
-        yield _given(value, cwd)
+        yield settings_of(value, cwd)
     yield read_json(_MANAGED)
 
 
-def _given(value: str, cwd: str) -> JSON:
+def settings_of(value: str, cwd: str) -> JSON:
     """The settings from a file, or given directly."""
     import json
 

@@ -320,7 +320,7 @@ class Reader:
             exit_code=code,
             failed=wrong,
             failing_tests=tests,
-            printed=_shown(output),
+            printed=_printed_text(output),
             **self.here,
         )
 
@@ -566,7 +566,7 @@ def _denied(data: JSON, call: str) -> bool:
     return any(kind not in ("", "accept", "allow", "interrupted") for kind in kinds)
 
 
-def _shown(words: str) -> str:
+def _printed_text(words: str) -> str:
     """A tool's output, without what the client adds to the beginning of a long text, or shows
     instead of an old one."""
     if words.startswith(_CLEARED):

@@ -230,7 +230,7 @@ class CodexCounter:
     def tool(self, payload: JSON) -> None:
         arguments = text(payload, "arguments") or text(payload, "input")
         if text(payload, "name") == "update_plan":
-            plan = [obj(item) for item in items(_given(arguments), "plan")]
+            plan = [obj(item) for item in items(_read_arguments(arguments), "plan")]
             self.tally.todos = {
                 str(place): Todo(
                     text(item, "step"),
@@ -243,12 +243,12 @@ class CodexCounter:
                 for place, item in enumerate(plan, 1)
             }
         elif "*** " in arguments:
-            patch = arguments if text(payload, "input") else _words(_given(arguments))
+            patch = arguments if text(payload, "input") else _words(_read_arguments(arguments))
             for found in _PATCHED.finditer(patch):
                 self.tally.changed(found[1] or found[2])
 
 
-def _given(arguments: str) -> object:
+def _read_arguments(arguments: str) -> object:
     """A tool's arguments, which are JSON in a string."""
     return read_line(arguments.encode("utf-8", "replace"))
 

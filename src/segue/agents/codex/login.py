@@ -13,7 +13,7 @@ def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
     place = Path(env.get("CODEX_HOME") or home(env) / ".codex")
     found = str(os.path.realpath(place))
     config = read_toml(place / "config.toml")
-    provider = _said(flags, "model_provider") or config.get("model_provider")
+    provider = _setting(flags, "model_provider") or config.get("model_provider")
     if isinstance(provider, str) and provider not in ("", "openai"):
         tables = config.get("model_providers")
         table = tables.get(provider) if isinstance(tables, dict) else None
@@ -34,7 +34,7 @@ def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
     return Login(home=found)
 
 
-def _said(flags: Sequence[str], name: str) -> str:
+def _setting(flags: Sequence[str], name: str) -> str:
     for setting in reversed(values(flags, "-c", "--config")):
         key, _, value = setting.partition("=")
         if key.strip() == name:

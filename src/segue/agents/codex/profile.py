@@ -413,7 +413,7 @@ def _server_turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
             yield from _failed(state, turn, put)
 
 
-def _done(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
+def _turn_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     # The usage of `turn.completed` is the thread's sum, not a size. `notify` only reports success.
     yield Ended(ok=True, **put)
 
@@ -442,7 +442,7 @@ _NAMES: dict[Handler, str] = {
     _retry: "stream_error",
     _complete: "task_complete turn_complete",
     _failed: "turn.failed",
-    _done: "turn.completed agent-turn-complete",
+    _turn_completed: "turn.completed agent-turn-complete",
     _aborted: "turn_aborted",
     _server_turn: "turn/completed",
     _asks: "exec_approval_request apply_patch_approval_request request_permissions "

@@ -120,7 +120,7 @@ class RecordCounter:
         """Takes one record in."""
         raise NotImplementedError
 
-    def spent(
+    def count_reply(
         self,
         key: str,
         at: float | None,

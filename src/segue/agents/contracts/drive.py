@@ -26,6 +26,9 @@ class LegOrder(Struct, frozen=True, kw_only=True):
     cwd: str
     folder: str  # the leg's own folder, for files that it needs
     env: Env  # the user's environment
+    halts: bool = False
+    """After its own compaction the agent must wait for what the summary left out, if it can
+    (`Drive.halt_chars`)."""
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -54,7 +57,7 @@ class StreamWatch:
         """Whether the turn has ended, so that the input may be closed."""
         return "no"
 
-    def heard(self, record: dict[str, Any]) -> str:
+    def confirmed_key(self, record: dict[str, Any]) -> str:
         """The key of the message (`Drive.say`) that this record confirms: from here on, the message
         is part of the conversation. "" if it confirms none."""
         return ""
@@ -81,11 +84,16 @@ class Drive(Struct, frozen=True, kw_only=True):
     """Input that sends it a message, from a text and a key; the agent repeats the key once the
     message is part of the conversation. It reaches the model at the next boundary, without an
     interrupt."""
+    message_adds_bytes: int = 0
+    """The size of what it puts around a message that comes while it works."""
     interrupt: bytes = b""  # input that stops the turn and leaves the process able to continue
     interrupt_signal: str = "SIGINT"  # if there is no such input: the gentlest way to end it
     works_on_compacted: bool = False
     """Its own compaction comes in the middle of a turn and leaves only a summary, which it acts on
     at once. Before that, it must be told what the summary left out, or it repeats work."""
+    halt_chars: int = 0
+    """How long a text it can be given between its own compaction and its next request
+    (`agents/shared/halts`); 0: it does not wait for one."""
     resumes: bool = True
     resume_factor: float = 1.0  # how much larger a session is once it was resumed
     watch: Callable[[], StreamWatch] = StreamWatch

@@ -116,7 +116,7 @@ def programs(command: str) -> tuple[str, ...]:
 def read_json(path: Path | str) -> JSON:
     """An object, with or without comments; {} if the file is missing or unreadable."""
     content = read_text(path)
-    for text in (content, _TRAILING.sub(_kept, _COMMENT.sub(_kept, content))):
+    for text in (content, _TRAILING.sub(_first_group, _COMMENT.sub(_first_group, content))):
         try:
             parsed = json.loads(text)
         except ValueError:
@@ -125,7 +125,7 @@ def read_json(path: Path | str) -> JSON:
     return {}
 
 
-def _kept(found: re.Match[str]) -> str:
+def _first_group(found: re.Match[str]) -> str:
     return found[1] or ""
 
 

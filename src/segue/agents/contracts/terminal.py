@@ -49,7 +49,7 @@ class Terminal(Struct, frozen=True, kw_only=True):
     each; -1: all up to the next flag."""
 
 
-def kept(terminal: Terminal, arguments: Sequence[str]) -> tuple[str, ...]:
+def kept_arguments(terminal: Terminal, arguments: Sequence[str]) -> tuple[str, ...]:
     """The arguments of a process that its replacement must have too: the user's own choices,
     without the session and the prompt. `arguments`: without the program."""
     found: list[str] = []

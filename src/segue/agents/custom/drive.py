@@ -97,7 +97,7 @@ def _like(known: Drive, custom: Custom) -> Drive:
     if (login := known.login) is not None:
         changes["login"] = lambda flags, env, cwd: login(flags, seen(env), cwd)
     if custom.command:
-        changes["find"] = lambda env: _found(custom.command, env)
+        changes["find"] = lambda env: _resolved_command(custom.command, env)
         changes["install"] = f"{custom.command[0]} cannot be started"
     if (file := known.session_file) is not None:
         changes["session_file"] = lambda session, env, cwd: file(session, seen(env), cwd)
@@ -168,21 +168,21 @@ def _own(name: str, custom: Custom) -> Drive:
 
     return Drive(
         agent=name,
-        find=lambda env: _found(custom.command[:1], env),
+        find=lambda env: _resolved_command(custom.command[:1], env),
         install=f"{custom.command[0]} cannot be started",
         launch=launch,
         resumes=bool(custom.resume),
         refuses=refuses,
-        hears=_ear(custom),
+        hears=_line_reader(custom),
     )
 
 
-def _found(command: Sequence[str], env: Env) -> tuple[str, ...] | None:
+def _resolved_command(command: Sequence[str], env: Env) -> tuple[str, ...] | None:
     program = shutil.which(os.path.expanduser(command[0]), path=env.get("PATH", os.defpath))
     return (program, *command[1:]) if program else None
 
 
-def _ear(custom: Custom) -> Callable[[str], LineMeaning]:
+def _line_reader(custom: Custom) -> Callable[[str], LineMeaning]:
     session = _compiled("session", custom.session, 1) if custom.session else None
     says: list[tuple[Literal["done", "failed"], Search]] = []
     if custom.failed:  # checked first: a program that says both has failed

@@ -43,7 +43,7 @@ class GeminiCounter(RecordCounter):
         if spend.total_tokens:
             side = bool(self.tally.memory.get("side"))
             ends = not items(message, "toolCalls")
-            self.spent(name, at, text(message, "model"), spend, side=side, ends_turn=ends)
+            self.count_reply(name, at, text(message, "model"), spend, side=side, ends_turn=ends)
 
 
 COUNTER = GeminiCounter

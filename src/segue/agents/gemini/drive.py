@@ -99,11 +99,11 @@ def _files(session_id: str, env: Env) -> Iterator[str]:
     for home in homes("gemini", env):
         found = glob(os.path.join(escape(home), "tmp", "*", "chats", name))
         for file in sorted(found, key=os.path.basename):
-            if _told_id(file) == session_id:
+            if _recorded_id(file) == session_id:
                 yield file
 
 
-def _told_id(file: str) -> str:
+def _recorded_id(file: str) -> str:
     return next((str(record.get("sessionId", "")) for record in _records(file)), "")
 
 

@@ -132,7 +132,7 @@ class _State:
         self.unsent: JSON = {}  # a reply whose tool results were not sent
         self.unsent_mark: JSON = {}
 
-    def said(self) -> Iterator[Event]:
+    def take_reply(self) -> Iterator[Event]:
         """The reply that its deltas make up."""
         if self.words:
             yield Reply(text="".join(self.words), **self.words_mark)
@@ -155,9 +155,9 @@ def parse(records: Iterable[Record]) -> Iterator[Event]:
         data = record.data
         mark: JSON = {"where": record.where, "at": instant(data.get("timestamp"))}
         if data.get("type") != "message":
-            yield from state.said()
+            yield from state.take_reply()
         yield from _record(data, mark, state)
-    yield from state.said()
+    yield from state.take_reply()
     yield from _cut_off(state)
 
 
@@ -192,12 +192,12 @@ def _init(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 def _speech(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     words = joined(data.get("content"))
     if data.get("role") == "user":
-        yield from state.said()
+        yield from state.take_reply()
         state.new_turn()
         yield Prompt(text=words, **mark)
     elif data.get("role") == "assistant":
         if not data.get("delta"):
-            yield from state.said()
+            yield from state.take_reply()
         if not state.words:
             state.words_mark = mark
         state.words.append(words)

@@ -19,7 +19,7 @@ class OpencodeCounter(RecordCounter):
             side = record.get("parent_id") is not None
             ends = text(message, "finish") == "stop"
             name, model = text(record, "id"), text(message, "modelID")
-            self.spent(name, at, model, spend, side=side, ends_turn=ends)
+            self.count_reply(name, at, model, spend, side=side, ends_turn=ends)
 
 
 COUNTER = OpencodeCounter

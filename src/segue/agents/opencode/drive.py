@@ -127,7 +127,7 @@ class _Watch(StreamWatch):
             return "yes" if text(record, "properties", "about") == "prompt" else "no"
         return "yes" if kind in _OVER else "no"
 
-    def heard(self, record: dict[str, Any]) -> str:
+    def confirmed_key(self, record: dict[str, Any]) -> str:
         """The key of a message that the model has read. Messages are accepted at once and read by
         the first reply to them; a reply in progress knows nothing of them. `parentID` says what a
         reply answers."""

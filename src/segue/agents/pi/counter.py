@@ -33,7 +33,7 @@ class PiCounter(RecordCounter):
             # Entry ids are short, so two files may share one.
             unique = f"{self.tally.session_id} {key}" if key else ""
             stop = text(message, "stopReason")
-            self.spent(unique, at, text(message, "model"), spend, ends_turn=stop == "stop")
+            self.count_reply(unique, at, text(message, "model"), spend, ends_turn=stop == "stop")
 
 
 COUNTER = PiCounter

@@ -14,10 +14,13 @@ from segue.agents.installed import command
 from segue.agents.pi.login import login
 from segue.agents.pi.permissions import PERMISSIONS
 from segue.agents.pi.profile import is_question
+from segue.agents.shared import halts
 from segue.agents.shared.drive import ENDS, NO_SESSION, OURS, homes, is_id, refusal
 from segue.agents.shared.fields import text
 
 BRIDGE = Path(__file__).with_name("bridge.py")
+HALT = Path(__file__).with_name("halt.js")
+_HALT_CHARS = 1_000_000  # more than any window has room for
 FILES = (
     "@earendil-works/pi-coding-agent/dist/bundle/cli.js",
     "@earendil-works/pi-coding-agent/dist/cli.js",
@@ -44,9 +47,14 @@ def _launch(order: LegOrder) -> Launch:
     elif order.new_id and not any(_OLD in word for word in order.command):
         session_id = order.new_id
         argv += ["--session-id", session_id]
+    env = {}
+    if order.halts:
+        argv += ["--extension", str(HALT)]
+        env[halts.FOLDER] = order.folder
     state = {"id": "state", "type": "get_state"}  # reports session, model and window
     return Launch(
         argv=(*argv, *order.flags),
+        env=env,
         input=_line(state) + _say(order.prompt, "first"),
         stays_open=True,
         session_id=session_id,
@@ -119,7 +127,7 @@ class _Watch(StreamWatch):
         is_quiet = self.has_ended and not self.settles and not self.is_compacting
         return "maybe" if is_quiet else "no"
 
-    def heard(self, record: dict[str, Any]) -> str:
+    def confirmed_key(self, record: dict[str, Any]) -> str:
         """The key of a message that is part of the conversation. pi first says that it accepted the
         message, with its key, and later that the model got it, without."""
         if record.get("command") == "prompt" and record.get("success") is True:
@@ -149,6 +157,7 @@ DRIVE = Drive(
     say=_say,
     interrupt=b'{"type":"abort"}\n',
     works_on_compacted=True,
+    halt_chars=_HALT_CHARS,
     watch=_Watch,
     refuses=_refuses,
     session_file=session_file,

@@ -229,13 +229,13 @@ def _size(usage: JSON) -> int:
 
 
 def _turn_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    yield from _unless_told(obj(data, "message"), mark, state)
+    yield from _unless_repeated(obj(data, "message"), mark, state)
 
 
 def _agent_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     replies = [m for m in items(data, "messages") if obj(m).get("role") == "assistant"]
     if replies:
-        yield from _unless_told(replies[-1], mark, state)
+        yield from _unless_repeated(replies[-1], mark, state)
     if data.get("willRetry") is True:
         yield Other(kind="agent_end", **mark)
     else:
@@ -247,7 +247,7 @@ def _settled(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     yield from _ended(mark, state)
 
 
-def _unless_told(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
+def _unless_repeated(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     """turn_end and agent_end repeat messages, which count only if the input began after them."""
     same = state.last and message.get("timestamp") == state.last.get("timestamp")
     if message.get("role") == "assistant" and not same:
@@ -333,7 +333,7 @@ def is_question(data: JSON) -> bool:
     return text(data, "method") in _DIALOGS and not number(data, "timeout")
 
 
-def _asked(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
+def _ui_request(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     if is_question(data):
         asked = text(data, "title") or text(data, "message")
         yield Failure(reason=StopReason.NEEDS_USER, code="dialog", message=asked, **mark)
@@ -356,7 +356,7 @@ _READ = {
     "compaction_end": _compaction_end,
     "compaction": _compaction,
     "response": _response,
-    "extension_ui_request": _asked,
+    "extension_ui_request": _ui_request,
 }
 
 

@@ -27,7 +27,7 @@ class QwenCounter(RecordCounter):
         if spend.total_tokens:
             ends = not any(calls)
             name = text(record, "uuid")
-            self.spent(name, at, text(record, "model"), spend, ends_turn=ends)
+            self.count_reply(name, at, text(record, "model"), spend, ends_turn=ends)
 
 
 COUNTER = QwenCounter

@@ -77,7 +77,7 @@ class Reader(claude_form.Reader):
             yield from self.begin(text(data, "sessionId"), text(data, "model"), text(data, "cwd"))
         match text(data, "type"):
             case "user":
-                yield from self.asked(data)
+                yield from self.user_record(data)
             case "assistant":
                 yield from self.answered(data)
             case "tool_result":
@@ -94,15 +94,15 @@ class Reader(claude_form.Reader):
         else:
             yield from super().system(data)
 
-    def asked(self, data: JSON) -> claude_form.Events:
+    def user_record(self, data: JSON) -> claude_form.Events:
         if text(data, "subtype") in ("notification", "cron", "goal_runtime"):
             yield from self.begin()  # a turn that the client starts by itself
         else:
-            yield from self.prompt(_said(data), images(obj(data, "message").get("parts")))
+            yield from self.prompt(_visible_text(data), images(obj(data, "message").get("parts")))
 
     def answered(self, data: JSON) -> claude_form.Events:
         self.held = None
-        words = _said(data)
+        words = _visible_text(data)
         self.window = whole(data, "contextWindowSize") or self.window
         if self.is_error(words):
             yield from self.client_error(data, words, "")
@@ -180,7 +180,7 @@ def _response(part: Any) -> JSON:
     return obj(part, "functionResponse", "response")
 
 
-def _said(data: JSON) -> str:
+def _visible_text(data: JSON) -> str:
     parts = items(data, "message", "parts")
     shown = (text(part, "text") for part in parts if obj(part).get("thought") is not True)
     return "\n".join(filter(None, shown))

@@ -22,7 +22,7 @@ class Guarded:
         self.parse = parse
 
     def __call__(self, records: Iterable[Record]) -> Iterator[Event]:
-        given = _Given(records)
+        given = _CountedRecords(records)
         while not given.is_over:
             before = given.taken
             is_faulty = yield from self._parsed(given)
@@ -32,7 +32,7 @@ class Guarded:
                 return
             yield Other(kind="unread", where=given.where, known=False)
 
-    def _parsed(self, given: "_Given") -> Generator[Event, None, bool]:
+    def _parsed(self, given: "_CountedRecords") -> Generator[Event, None, bool]:
         """What it says until it gives up; whether that was a fault."""
         yielded, at = 0, given.taken
         try:
@@ -46,7 +46,7 @@ class Guarded:
         return False
 
 
-class _Given:
+class _CountedRecords:
     """Records, and how many of them were taken."""
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -55,7 +55,7 @@ class _Given:
         self.where = ""  # the last one's
         self.is_over = False
 
-    def __iter__(self) -> "_Given":
+    def __iter__(self) -> "_CountedRecords":
         return self
 
     def __next__(self) -> Record:

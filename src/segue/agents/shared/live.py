@@ -101,7 +101,7 @@ class Live:
         self._queue: deque[Record] = deque()
         self._is_over = False
         self._parse = guarded(profile.parse)
-        self._events = self._parse(self._given())
+        self._events = self._parse(self._parser_input())
 
     def feed(self, lines: Iterable[bytes], at: float = 0.0) -> list[Event]:
         """The events of these lines, which were read at this unix time. A line that is not a
@@ -144,7 +144,7 @@ class Live:
         self.records += (record.data for record in found)
         self._queue += found
 
-    def _given(self) -> Iterator[Record]:
+    def _parser_input(self) -> Iterator[Record]:
         """The parser's input: records, a pause whenever there are none, the end."""
         queue = self._queue
         while True:
@@ -170,7 +170,7 @@ class Live:
                     self._note(event, at)
             if self._is_over and not self._queue:
                 return found
-            self._events = self._parse(self._given())
+            self._events = self._parse(self._parser_input())
             if not self._queue:
                 return found
             if len(self._queue) == waiting:

@@ -144,9 +144,9 @@ def _salvage(lines: list[str], index: int) -> tuple[dict[str, Any] | None, int]:
     pairs: dict[str, Any] = {}
     for match in _PAIR.finditer(text):
         pairs.setdefault(match["key"], decode(match["value"]))
-    named = (
-        "type" in pairs and index + len(taken) >= len(lines) and _NAMED.match(pairs["type"] or "")
-    )
+    kind = pairs.get("type")
+    is_last = index + len(taken) >= len(lines)
+    named = is_last and isinstance(kind, str) and _NAMED.match(kind)
     if len(_TELLING & pairs.keys()) < 2 and not named:
         return None, 1
     if "subtype" in pairs or "is_error" in pairs:

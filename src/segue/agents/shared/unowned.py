@@ -7,6 +7,7 @@ record means for the ones before it is unknown too.
 """
 
 import re
+from collections.abc import Iterator
 
 from segue.agents.contracts.profile import Record
 from segue.agents.shared.fields import JSON, obj, text
@@ -22,6 +23,7 @@ _FIELDS = (
     "endReason",
     "reason",
 )
+_BROKEN = ("error", "failed")  # why it failed stands beside them
 _DONE = ("end_turn", "completed", "success", "finished", "task_complete")
 _REASONS = {
     **dict.fromkeys(
@@ -46,7 +48,7 @@ _AWAITS = re.compile(
     r"|permission|action|user|answer|reply)?$"
 )
 _WHOLE = r"(?:run|task|session|turn|agent|conversation|workflow)[./_]"
-_ENDS = re.compile(rf"{_WHOLE}(?:completed|finished|succeeded)$")
+_ENDS = re.compile(rf"{_WHOLE}(?:completed|finished|succeeded|idle)$")
 _DROPS = re.compile(rf"{_WHOLE}(?:cancell?ed|aborted|interrupted)$")
 _SPENT = re.compile(r"(?i)(?:^|[./_])budget[./_]?(?:exceeded|exhausted|spent)$")
 _FAILS = re.compile(r"(?i)^\w+[./](?:error|failed)$")
@@ -58,13 +60,14 @@ def events(records: list[Record]) -> list[Event]:
         return []
     record = records[-1]
     data, where = record.data, record.where
-    for place in _PLACES:
-        inner = obj(data, place) if place else data
+    for inner in _parts(data):
         code = next((code for key in _FIELDS if (code := text(inner, key))), "")
         if code in _DONE:
             return [Ended(ok=True, code=code, where=where)]
         if code in _REASONS:
             return [Ended(reason=_REASONS[code], code=code, where=where)]
+        if code in _BROKEN and (said := text(inner, "errorMessage")):
+            return [Failure(message=said, code=f"turn.{code}", where=where)]
         if _AWAITS.match(code):
             return [Failure(reason=StopReason.NEEDS_USER, code=code, where=where)]
     kind = text(data, "method") or text(data, "type") or text(data, "event")
@@ -72,7 +75,8 @@ def events(records: list[Record]) -> list[Event]:
         return [Failure(reason=StopReason.NEEDS_USER, code=kind, where=where)]
     if _SPENT.search(kind):
         return [Ended(reason=StopReason.MAX_BUDGET, code=kind, message=_message(data), where=where)]
-    if _ENDS.match(kind):
+    succeeded = kind == "result" and _status(data).lower() in ("success", "succeeded", "completed")
+    if succeeded or _ENDS.match(kind):
         return [Ended(ok=True, code=kind, where=where)]
     if _DROPS.match(kind):
         return [Ended(reason=StopReason.USER_EXIT, code=kind, where=where)]
@@ -80,6 +84,20 @@ def events(records: list[Record]) -> list[Event]:
     if _FAILS.match(kind) and any(sign.isalpha() for sign in said):
         return [Failure(message=said, code=kind, where=where)]
     return []
+
+
+def _parts(data: JSON) -> Iterator[JSON]:
+    """The objects of a record that may say why its turn ended; of a conversation, its last."""
+    for place in _PLACES:
+        yield obj(data, place) if place else data
+    messages = data.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else data.get("message")
+    if isinstance(last, dict) and last.get("role", "assistant") == "assistant":
+        yield last
+
+
+def _status(data: JSON) -> str:
+    return next((status for part in _parts(data) if (status := text(part, "status"))), "")
 
 
 def _message(data: JSON) -> str:

@@ -2,7 +2,7 @@
 
 import click
 
-from segue.cli.daemon.pause import meant
+from segue.cli.daemon.pause import target
 from segue.cli.support.asking import ask
 
 
@@ -15,4 +15,4 @@ def command(session: str | None, as_json: bool) -> None:
     Examples are resuming after a weekly limit, or using more of a limit window than you allow
     unattended. Your answer holds for one day and for the whole project.
     """
-    ask("/v1/yes", {"what": meant(session, everything=False)}, as_json=as_json)
+    ask("/v1/yes", {"what": target(session, everything=False)}, as_json=as_json)

@@ -38,7 +38,7 @@ def command(id: str, folder: str | None) -> None:
     has only one writer.
     """
     if not _ID.fullmatch(id):
-        raise InputError(f"{id!r} is not one of the daemon's ids")
+        raise InputError(f"{id!r} is not one of the daemon's ids; `segue notes` lists what it did")
     if folder is not None:
         os.environ["SEGUE_HOME"] = folder  # the started agent must see the same environment
     from segue.watch.log import LOG_NAME, open_log

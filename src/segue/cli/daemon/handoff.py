@@ -2,7 +2,7 @@
 
 import click
 
-from segue.cli.daemon.pause import meant
+from segue.cli.daemon.pause import target
 from segue.cli.support.asking import ask
 
 
@@ -16,5 +16,5 @@ def command(session: str | None, retry: bool, as_json: bool) -> None:
     SESSION is an id, the beginning of one, or a folder (by default, this one). It must be a
     session that you run in tmux yourself. `segue cancel SESSION` cancels the handoff.
     """
-    name = meant(session, everything=False)
+    name = target(session, everything=False)
     ask("/v1/handoff", {"session": name, "retry": retry}, as_json=as_json)

@@ -11,7 +11,7 @@ from segue.system import clock
 from segue.system.files import state
 from segue.views import printing
 from segue.views.lines import notes as note_lines
-from segue.views.verdicts import moment
+from segue.views.verdicts import time_of_day
 from segue.watch.log import LOG_NAME, Log, Note, open_log
 
 _LOOK_S = 0.5
@@ -101,7 +101,7 @@ def _as_line(note: Note) -> str:
     text = "; ".join(note_lines.parts(note))
     if not text:
         return ""
-    at = printing.style(moment(note.at, clock.now(), clock.local_zone()), dim=True)
+    at = printing.style(time_of_day(note.at, clock.now(), clock.local_zone()), dim=True)
     folder = note.project.rstrip("/").rpartition("/")[2]
     whose = f"{note.agent} in {folder} ({note.session_id[:8]})" if note.agent else "segue watch"
     return f"{at}  {whose}  {text}"

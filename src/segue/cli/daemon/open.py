@@ -188,8 +188,8 @@ def _show(there: Hosted) -> int:
     if code is not None:
         _print_rest(there)
         return code
-    if lent.told:
-        return 128 + lent.told
+    if lent.signal_number:
+        return 128 + lent.signal_number
     still = any(each.name == there.name for each in hosting.hosted())
     if still and lent.code == 0:
         printing.complain(_goes_on(there))

@@ -18,13 +18,13 @@ def command(what: str | None, everything: bool, as_json: bool) -> None:
 
     It keeps watching and recording. To let it act again: segue unpause.
     """
-    name = meant(what, everything=everything)
+    name = target(what, everything=everything)
     if name.startswith("/") and not os.path.isdir(name):
         raise InputError(f"{name}: no such folder")
     ask("/v1/pause", {"what": name}, as_json=as_json)
 
 
-def meant(what: str | None, *, everything: bool) -> str:
+def target(what: str | None, *, everything: bool) -> str:
     """A folder by its full path; a session by the name that was given."""
     if everything:
         if what is not None:

@@ -65,7 +65,7 @@ def status(as_json: bool) -> None:
         if as_json:
             printing.say_json({"installed": False, "runs": False, "path": path, "why": ""})
         else:
-            printing.say("not installed: segue service install")
+            printing.say("not installed; to install it: segue service install")
         raise SystemExit(3)
     _demand()
     asked = _ASKING[_manager()]

@@ -2,7 +2,7 @@
 
 import click
 
-from segue.cli.daemon.pause import meant
+from segue.cli.daemon.pause import target
 from segue.cli.support.asking import ask
 
 
@@ -12,4 +12,4 @@ from segue.cli.support.asking import ask
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(what: str | None, everything: bool, as_json: bool) -> None:
     """Let the daemon act in WHAT again: a folder (by default, this one), or a session's id."""
-    ask("/v1/unpause", {"what": meant(what, everything=everything)}, as_json=as_json)
+    ask("/v1/unpause", {"what": target(what, everything=everything)}, as_json=as_json)

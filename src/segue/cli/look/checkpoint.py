@@ -9,7 +9,7 @@ from segue.core.handoffs.quoting import indented
 from segue.core.secrets.redact import redact
 from segue.core.sessions.types import Session
 from segue.errors import InputError
-from segue.sessions.documents import checkpoint_of, known
+from segue.sessions.documents import checkpoint_of, known_work
 from segue.views import printing
 from segue.views.machine import say_notes, with_machine
 from segue.views.rescues import finding
@@ -36,7 +36,7 @@ def command(session: str, as_json: bool) -> None:
 
 
 def _show(session: Session, *, is_cut: bool, as_json: bool) -> None:
-    found = known(session.agent, session.path, session.session_id, session.cwd)
+    found = known_work(session.agent, session.path, session.session_id, session.cwd)
     window = session.reading.window_tokens if session.reading is not None else 0
     made = checkpoint_of(
         found, session.agent, session.path, session.session_id, session.cwd, window_tokens=window

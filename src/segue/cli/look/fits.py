@@ -47,7 +47,7 @@ def command(
     Without SESSION, use the live or newest session of this folder. With --prompt, leave out N:
     segue estimates it from the text and from what tasks in the same project have cost so far.
     """
-    tokens, session = _given(words, prompt)
+    tokens, session = _size_and_session(words, prompt)
     count = None if tokens is None else _count(tokens)
     if reserve is not None and reserve < 0:
         raise InputError("--reserve must not be negative")
@@ -63,7 +63,9 @@ def command(
     sized = size_of_prompt(len(text), costs) if count is None else stated(count)
     fit = fit_in(found, sized.tokens, reserve)
     if fit is None:
-        raise InputError(f"session {found.session_id}: its size is unknown so far")
+        raise InputError(
+            f"session {found.session_id}: its size is unknown: no reply states its usage yet"
+        )
     if as_json:
         printing.say_json(_as_dict(fit, sized, found))
     else:
@@ -85,7 +87,7 @@ def _as_dict(fit: Fit, sized: Sized, session: Session) -> dict[str, object]:
     }
 
 
-def _given(words: tuple[str, ...], prompt: str | None) -> tuple[str | None, str | None]:
+def _size_and_session(words: tuple[str, ...], prompt: str | None) -> tuple[str | None, str | None]:
     """N and SESSION."""
     if prompt is None and not words:
         raise InputError("how large is the task? write segue fits 5K, or segue fits --prompt TEXT")

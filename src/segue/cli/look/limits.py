@@ -31,7 +31,7 @@ def command(account: str | None, clear: bool, as_json: bool) -> None:
         lambda machine: list_sessions(machine, now - KEEP_S), with_processes=False
     )
     say_notes(machine)
-    found = limits.known(sessions, now, os.environ, fleet.open_accounts())
+    found = limits.known_limits(sessions, now, os.environ, fleet.open_accounts())
     if account is not None:
         found = [each for each in found if account in (each.id, each.agent)]
         if not found and account not in agents.names():

@@ -39,7 +39,7 @@ def _say_limits(sessions: list[Session], now: float) -> None:
     """Prints the accounts' limits on one line."""
     from segue.views import limits
 
-    found = limits.known(sessions, now, os.environ)
+    found = limits.known_limits(sessions, now, os.environ)
     zone = clock.local_zone()
     if lines := [line for account in found if (line := limits.short(account, now, zone))]:
         printing.say(f"limits: {'; '.join(lines)}", err=True)

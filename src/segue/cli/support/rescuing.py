@@ -13,7 +13,7 @@ from segue.runs.starting import begin
 from segue.runs.starting.begin import RunRequest
 from segue.runs.starting.rescue import can_resume, first_leg, origin_of
 from segue.runs.store.port import Held
-from segue.sessions.documents import known as known_of
+from segue.sessions.documents import known_work
 from segue.system import clock
 from segue.system.config import settings as layered
 from segue.system.config.settings import Flags, Settings
@@ -39,7 +39,7 @@ class How(Struct, frozen=True, kw_only=True):
 
 def rescue(dead: Dead, how: How) -> int:
     """Continues the session; returns the exit code. Raises SegueError if the run cannot start."""
-    wanted, settings = _wanted(dead, how)
+    wanted, settings = _request(dead, how)
     if wanted.origin is not None and wanted.origin.changed:
         printing.complain(
             f"{wanted.cwd} changed since the session stopped: {wanted.origin.changed}"
@@ -95,15 +95,15 @@ def _place(dead: Dead, folder: str | None) -> str:
     return cwd
 
 
-def _wanted(dead: Dead, how: How) -> tuple[RunRequest, Settings]:
+def _request(dead: Dead, how: How) -> tuple[RunRequest, Settings]:
     """The run that continues it. Raises InputError, ConfigError."""
     session, cwd = dead.session, _place(dead, how.folder)
     settings = layered.load(cwd, os.environ, Flags(**how.flags))
     begin.register(settings)
     if not how.dry:
         accept_check(settings, how.trusts)
-    known = known_of(session.agent, session.path, session.session_id, session.cwd or cwd)
-    wanted = begin.wanted(
+    known = known_work(session.agent, session.path, session.session_id, session.cwd or cwd)
+    wanted = begin.request(
         known.task, settings.agent, settings, os.environ, cwd=cwd, flags=how.given, dry=how.dry
     )
     is_same = (

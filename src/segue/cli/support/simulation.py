@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from segue.core.policy import Policy
 from segue.testing.simulation.figures import Figures, in_time, quantile
-from segue.testing.simulation.search import Coverage, Found, Order
+from segue.testing.simulation.search import Coverage, Order, SearchResult
 
 
 class Marked(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Broken(Struct, frozen=True, kw_only=True):
 
 def as_object(
     order: Order,
-    found: Found,
+    found: SearchResult,
     walked: Coverage,
     compared: Sequence[Marked],
     broken: Broken | None,
@@ -84,7 +84,7 @@ def _broken(broken: Broken) -> dict[str, Any]:
 
 
 def for_people(
-    order: Order, found: Found, walked: Coverage, compared: Sequence[Marked]
+    order: Order, found: SearchResult, walked: Coverage, compared: Sequence[Marked]
 ) -> list[str]:
     """The lines of a simulation in which every invariant held, for 80 columns."""
     lines = [
@@ -97,7 +97,7 @@ def for_people(
     return lines
 
 
-def all_broken(order: Order, found: Found, walked: Coverage) -> list[str]:
+def all_broken(order: Order, found: SearchResult, walked: Coverage) -> list[str]:
     """Every world in which an invariant was broken, and the figures of all."""
     return [
         "",
@@ -109,7 +109,7 @@ def all_broken(order: Order, found: Found, walked: Coverage) -> list[str]:
     ]  # fmt: skip
 
 
-def _figures(order: Order, found: Found, walked: Coverage) -> list[str]:
+def _figures(order: Order, found: SearchResult, walked: Coverage) -> list[str]:
     got, asked = found.figures, found.figures.request_percent
     in_terminals = got.terminal_percent
     steep, alone = got.steep_exhaustions, got.lone_exhaustions

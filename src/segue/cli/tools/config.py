@@ -42,7 +42,7 @@ def show(
 ) -> None:
     """Show every value that applies in this folder, and where it comes from."""
     settings = load(os.getcwd(), os.environ, Flags(policy=policy, set=sets))
-    lines = list(values(settings, _known(settings, agent), model))
+    lines = list(values(settings, _agent_name(settings, agent), model))
     if as_json:
         printing.say(render.as_json(printing.with_schema(as_dict(settings, lines))))
         return
@@ -81,7 +81,7 @@ def _say_path(path: Path | None, *, as_json: bool) -> None:
         printing.say(path)
 
 
-def _known(settings: Settings, agent: str | None) -> str:
+def _agent_name(settings: Settings, agent: str | None) -> str:
     """The agent's own name; "" if none is named. Raises InputError for one that nobody knows."""
     if not agent:
         return ""

@@ -17,12 +17,20 @@ from segue.core.nearest import did_you_mean
 from segue.drill import casts
 from segue.drill.plays.director import Director, DrillError
 from segue.drill.plays.matrix import Matrix, markdown, renewed
+from segue.drill.plays.outcome import requests_of
 from segue.drill.scenarios import load
 from segue.drill.scenarios.types import Scenario
 from segue.errors import InputError, StateError
 from segue.system.files import state
 from segue.views import printing
-from segue.views.drill_table import DrillLines, DrillPicture, DrillRow, MovingDrill, below, table
+from segue.views.drill_table import (
+    DrillLines,
+    DrillPicture,
+    DrillRow,
+    MovingDrill,
+    below,
+    table,
+)
 
 TELLING = ("plan-limit", "too-long-no-compaction", "crash-in-tool")
 """What is played if nothing is named: where an agent alone gives up."""
@@ -150,7 +158,7 @@ class Drill:
         if any(row.broke_off for row in self.rows):
             return DrillError.exit_code
         count = [row.outcome for row in self.rows if row.with_segue is modes[-1]]
-        return 0 if all(outcome is not None and outcome.held for outcome in count) else 1
+        return 0 if all(outcome is not None and outcome.is_as_expected for outcome in count) else 1
 
     def _row(self, cast: casts.Cast, script: DrillScript, with_segue: bool) -> DrillRow:
         scenario = script.scenario
@@ -269,7 +277,10 @@ def _write_table(place: Path, rows: list[DrillRow], scenarios: list[Scenario]) -
 
 def _show(rows: list[DrillRow], keep: bool, as_json: bool) -> None:
     if as_json:
-        printing.say_json({"plays": [_as_dict(row, keep) for row in rows]})
+        plays = [_as_dict(row, keep) for row in rows]
+        printing.say_json(
+            {"plays": plays, "asked": requests_of(row.outcome for row in rows)._asdict()}
+        )
     elif rows:
         console = printing.console()
         console.print(table(rows, console.width))
@@ -287,7 +298,12 @@ def _as_dict(row: DrillRow, keep: bool) -> dict[str, Any]:
         "with_segue": row.with_segue,
     }
     if row.outcome is not None:
-        found = {**msgspec.to_builtins(row.outcome), "held": row.outcome.held}
+        done = row.outcome
+        found = {
+            **msgspec.to_builtins(done),
+            "asked_in_time": done.asked_in_time,
+            "held": done.is_as_expected,
+        }
         found.pop("folder", None)
     elif row.broke_off:
         found["broke_off"] = row.broke_off

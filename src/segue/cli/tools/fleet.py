@@ -10,7 +10,7 @@ from segue.core.sessions.shapes import duration
 from segue.errors import InputError, StateError
 from segue.fleet import accounts, machines
 from segue.fleet.accounts import AccountCap
-from segue.fleet.database import PROTOCOL, FleetDatabase, shown
+from segue.fleet.database import PROTOCOL, FleetDatabase, without_password
 from segue.fleet.machines import Machine
 from segue.system import clock
 from segue.views import printing
@@ -64,7 +64,7 @@ def status(as_json: bool) -> None:
             }
             for each in found
         ]  # fmt: skip
-        printing.say_json({"database": shown(fleets.url()), "machines": listed})
+        printing.say_json({"database": without_password(fleets.url()), "machines": listed})
         return
     if not found:
         printing.say("no machines yet; to add one, run segue worker on it", err=True)
@@ -102,7 +102,7 @@ def list_accounts(as_json: bool) -> None:
             for name in machine.offer.accounts:
                 offered.setdefault(name, []).append(machine.name)
         caps = {cap.account: cap for cap in accounts.caps(db)}
-        spent = accounts.spent(db)
+        spent = accounts.spend_by_account(db)
     limited = {
         each.id: until
         for each in fleets.open_accounts().all(clock.now())
@@ -161,7 +161,7 @@ def cap(account: str, tasks: int | None, usd: float | None, is_none: bool) -> No
         raise InputError("pass --tasks N, --usd X or both, or --none to remove the caps")
     with _opened() as db:
         known = {name for m in machines.machines(db) for name in m.offer.accounts}
-        known |= {each.account for each in accounts.caps(db)} | set(accounts.spent(db))
+        known |= {each.account for each in accounts.caps(db)} | set(accounts.spend_by_account(db))
         if account not in known:
             names = ", ".join(sorted(known)) or "none yet"
             raise InputError(f"no account is called {account!r}; known: {names}")
@@ -191,8 +191,8 @@ def forget(machine: str) -> None:
         found = _find(db, machine)
         if found.is_alive:
             raise InputError(
-                f"{found.name} was last seen {found.silent_s:.0f} s ago: drain it, end its worker,"
-                f" and wait until it has been silent for {found.lease_s:.0f} s"
+                f"{found.name} was last seen {found.silent_s:.0f} s ago: run `segue fleet drain"
+                f" {found.id}`, end its worker, and try again {found.lease_s:.0f} s later"
             )
         machines.forget(db, found.id)
     printing.say(f"removed {clean(found.name)}")

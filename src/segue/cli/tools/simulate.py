@@ -74,7 +74,9 @@ def command(
         sessions=sessions, days=days, seed=seed, policy=policy, growth=growth, world=world
     )
     if world is not None and world >= order.worlds:
-        raise InputError(f"--world {world}: {sessions:,} sessions are {order.worlds:,} worlds")
+        raise InputError(
+            f"--world {world}: {sessions:,} sessions make only {order.worlds:,} worlds"
+        )
     with ExitStack() as stack:
         progress: Callable[[int], None] = lambda count: None  # noqa: E731
         if sys.stderr.isatty():

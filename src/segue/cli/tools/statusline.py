@@ -57,7 +57,7 @@ def _session(payload: dict[str, object]) -> Session | None:
     def look(machine: Machine) -> list[Session]:
         survey = machine.survey
         survey.found = [f for f in survey.found if os.path.realpath(f.path) == file]
-        return survey.sessions(survey.seen(), machine.processes, machine.now)
+        return survey.sessions(survey.active(), machine.processes, machine.now)
 
     _, found = with_machine(look)
     return found[0] if found else None

@@ -101,7 +101,7 @@ def _refuse_if_alive() -> None:
 
     if still := hosting.hosted():
         raise InputError(
-            f"nothing was done: {still[0].agent} is open; end it first: segue open {still[0].name}"
+            f"nothing was done: {still[0].agent} is open; quit it first: segue open {still[0].name}"
         )
     if is_daemon_alive() and not service.is_installed():  # that one is stopped with its service
         raise InputError(

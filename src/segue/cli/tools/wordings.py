@@ -238,7 +238,7 @@ def review(since: str, clear: bool, as_json: bool) -> None:
     Their texts are stored only on this machine, without secrets, for two months.
     """
     if clear:
-        printing.say(f"{doubts.clear()} forgotten")
+        printing.say(f"deleted {doubts.clear()} texts")
         return
     now, zone = clock.now(), clock.local_zone()
     shown = [d for d in doubts.load() if d.at >= now - _age_s(since)]
@@ -246,7 +246,7 @@ def review(since: str, clear: bool, as_json: bool) -> None:
         printing.say_json({"doubts": [doubts.as_dict(d) for d in shown]})
         return
     for doubt in shown:
-        head = f"{render.moment(doubt.at, now, zone)}  {doubt.agent}  {doubt.reason}"
+        head = f"{render.time_of_day(doubt.at, now, zone)}  {doubt.agent}  {doubt.reason}"
         printing.say(
             printing.style(f"{head} · {doubt.confidence:.0%} sure  {doubt.where}", bold=True)
         )

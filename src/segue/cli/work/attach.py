@@ -26,7 +26,7 @@ from segue.runs.journal import decisions_of
 from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.leg import Leg
 from segue.runs.legs.trackers.activity import LastWork
-from segue.runs.legs.words import Said
+from segue.runs.legs.words import Utterance
 from segue.runs.results import is_here
 from segue.runs.starting import begin
 from segue.runs.store import projection
@@ -96,10 +96,11 @@ class _View:
         self.before: Run | None = None  # as the entries so far made it
         self.seq = 0
         is_elsewhere = isinstance(store, FleetDatabase) and not is_here(run)
-        self.doing: _Told | _Doing = _Doing(self.folder)
+        self.doing: _RemoteWork | _Doing = _Doing(self.folder)
         if is_elsewhere:
-            self.doing = _Told(store, run)
+            self.doing = _RemoteWork(store, run)
         self.is_live = False  # what comes now is news
+        self.leg = 0  # the newest one that has started
 
     def show(self) -> int:
         """Shows the run until it has ended, or no process drives it; returns the exit code."""
@@ -111,8 +112,9 @@ class _View:
             return self._nobody()
         self.is_live = True
         stage.view.say(f"{self.run.id}: {self.run.agent} in {self.run.cwd}, leg {self.run.leg}")
-        if stage.raw and self.run.leg:
-            stage.out.follow(self.folder.path / f"leg-{self.run.leg:03}" / "stdout")
+        # Only the log tells: a leg may have started since the run was read.
+        if stage.raw and self.leg:
+            self._copy(self.leg)
         with stage.view:
             is_over = self._follow()
         return self._end() if is_over else self._nobody()
@@ -159,6 +161,9 @@ class _View:
             self._tell(entry)
         self.run = run or self.run
 
+    def _copy(self, leg: int) -> None:
+        self.stage.out.follow(self.folder.path / f"leg-{leg:03}" / "stdout")
+
     def _tell(self, entry: Entry) -> None:
         stage = self.stage
         try:
@@ -173,12 +178,14 @@ class _View:
             stage.put(entry)
             return
         self.before = after
-        if self.is_live and stage.raw and isinstance(fact, LegStarted):
-            stage.out.follow(self.folder.path / f"leg-{fact.leg:03}" / "stdout")
+        if isinstance(fact, LegStarted):
+            self.leg = fact.leg
+            if self.is_live and stage.raw:
+                self._copy(fact.leg)
         stage.hear(before, fact, step, entry, is_old=not self.is_live)
 
 
-class _Told:
+class _RemoteWork:
     """The same of a run on another machine: as that one tells it."""
 
     def __init__(self, store: Store, run: Run) -> None:
@@ -196,7 +203,7 @@ class _Told:
                     self._take(each, piece.at)
         return self.work if run.is_live and self.leg == run.leg else None
 
-    def _take(self, each: Said, at: float) -> None:
+    def _take(self, each: Utterance, at: float) -> None:
         if each.who == "tool":
             self.work.doing = each.text or each.tool
             self.work.tool_since = self.work.tool_since or at

@@ -49,12 +49,12 @@ def command(run: str | None) -> None:
         except InputError:
             if run is None:
                 raise
-            from segue.cli.daemon.pause import meant
+            from segue.cli.daemon.pause import target
             from segue.cli.support.asking import remote
 
             if run.startswith("run-") or not remote().is_there():
                 raise
-            name = meant(run, everything=False)
+            name = target(run, everything=False)
             printing.say(remote().post("/v1/cancel", {"session": name})["said"])
             return
         if found.state.is_final:

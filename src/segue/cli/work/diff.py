@@ -30,7 +30,7 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
     with opened() as store:
         found = find_or_newest(store, run)
         if isinstance(store, FleetDatabase) and not is_here(found):
-            _print_told(store, found, leg, stat=stat, as_json=as_json)
+            _print_remote(store, found, leg, stat=stat, as_json=as_json)
             return
     found, taken = with_snapshots(found)
     old, new = _ends(found, taken, leg)
@@ -54,7 +54,7 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
         raise InputError(f"the patch is too long and was cut; git diff {old.commit} {new.commit}")
 
 
-def _print_told(
+def _print_remote(
     store: FleetDatabase, run: Run, leg: int | None, *, stat: bool, as_json: bool
 ) -> None:
     """Of a run on another machine: what that one told of it."""

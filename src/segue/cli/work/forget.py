@@ -133,7 +133,8 @@ def _must_be_over(store: Store, run: Run, folder: Path) -> None:
         status = Leg(leg).status()
         if status.state in _LIVE:
             raise InputError(
-                f"{run.id}: its agent is still running (process {status.agent_pid}); end it first"
+                f"{run.id}: its agent is still running (process {status.agent_pid});"
+                f" end it first: kill {status.agent_pid}"
             )
 
 

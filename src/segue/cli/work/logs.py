@@ -13,7 +13,7 @@ from segue.errors import InputError
 from segue.fleet.conversations import following, wait_for_last, whole
 from segue.fleet.database import FleetDatabase
 from segue.runs.folders import RunFolder
-from segue.runs.legs.words import Said
+from segue.runs.legs.words import Utterance
 from segue.runs.results import is_here
 from segue.runs.store.port import Entry, Store
 from segue.system import clock
@@ -85,7 +85,7 @@ def _elsewhere(store: FleetDatabase, run: Run) -> str:
 def _print_transcript(store: Store, run: Run, leg: int | None, as_json: bool, follow: bool) -> None:
     from segue.views.report.transcripts import TranscriptLines, as_list
 
-    legs: Iterable[tuple[int, list[Said]]]
+    legs: Iterable[tuple[int, list[Utterance]]]
     if follow:
         pieces = following(store, run, lambda: interrupts.wait(_LOOK_S))
         legs = ((piece.leg, piece.said) for piece in pieces)

@@ -86,7 +86,7 @@ def _cancel(queue: Queue, store: Store, task: Task) -> Task:
     """Asks the process that carries out the task, and waits; a task without one is ended here."""
     until = time.monotonic() + _CANCEL_S
     holder = queue.holder(task.id)
-    is_carried = holder is not None and queue.lives(holder)
+    is_carried = holder is not None and queue.is_alive(holder)
     if task.run and not is_carried and store.run(task.run) is not None:
         from segue.cli.work.cancel import end_run
 

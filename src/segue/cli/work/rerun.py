@@ -33,8 +33,8 @@ def command(
     as_json: bool,
     raw: bool,
 ) -> None:
-    """Start the task of RUN again as a new run, with the same agent, folder, flags, check and
-    policy.
+    """Start the task of RUN again as a new run, with what you added to it (`resume --say`) and
+    the same agent, folder, flags, check and policy.
 
     Without RUN, use the newest run of this folder. The work of RUN is neither undone nor carried
     over. With --policy or --set, the new run uses your current settings instead of RUN's policy.
@@ -58,7 +58,7 @@ def command(
     more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
 
     def anew(agent: str, words: tuple[str, ...], rules: Policy) -> begin.RunRequest:
-        return begin.wanted(
+        return begin.request(
             found.task,
             agent,
             settings,
@@ -71,6 +71,7 @@ def command(
     words = begin.with_flags(drive, first.agent, first.flags, more)
     wanted = replace(
         anew(first.agent, words, first.policy if found.relay else found.policy),
+        said=found.said,
         others=tuple(anew(each.agent, each.flags, each.policy) for each in others),
     )
     warn(wanted, os.environ, strict=strict)

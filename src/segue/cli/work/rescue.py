@@ -159,7 +159,7 @@ def _say_more(dead: list[Dead], runs: list[str]) -> None:
     if dead:
         printing.say("to resume one: segue rescue SESSION", err=True)
     for run in runs[:_SHOWN]:
-        printing.say(f"{run} is not finished: segue resume {run}", err=True)
+        printing.say(f"{run} is not finished; to resume it: segue resume {run}", err=True)
 
 
 def _refuse(dead: Dead, agent: str | None, with_all: bool) -> None:
@@ -168,7 +168,11 @@ def _refuse(dead: Dead, agent: str | None, with_all: bool) -> None:
     name = session.session_id
     if session.run is not None:
         run = session.run.id
-        do = f"segue attach {run}" if session.run.is_driven else f"segue resume {run}"
+        do = (
+            f"to watch it: segue attach {run}"
+            if session.run.is_driven
+            else f"to resume it: segue resume {run}"
+        )
         raise InputError(f"session {name} is part of {run} ({session.run.state}); {do}")
     if session.process is not None:
         raise InputError(
@@ -178,7 +182,7 @@ def _refuse(dead: Dead, agent: str | None, with_all: bool) -> None:
     if session.handed_over_to:
         raise InputError(
             f"session {name} handed its work over to {session.handed_over_to};"
-            f" segue rescue {session.handed_over_to}"
+            f" to rescue that one: segue rescue {session.handed_over_to}"
         )
     if not has_work_left(dead.reason) and not with_all:
         what = "finished" if dead.reason is StopReason.COMPLETED else "was ended by you"

@@ -14,7 +14,7 @@ from segue.system import clock
 from segue.system.git import snapshots
 from segue.system.git.snapshots import Snapshot
 from segue.views import printing
-from segue.views.verdicts import iso, moment
+from segue.views.verdicts import iso, time_of_day
 
 
 @click.command()
@@ -86,7 +86,7 @@ def _list(run: Run, taken: list[Snapshot], as_json: bool) -> None:
         printing.say("no snapshots", err=True)
     now, tz = clock.now(), clock.local_zone()
     for each in taken:
-        when = moment(each.at, now, tz)
+        when = time_of_day(each.at, now, tz)
         printing.say(f"{each.name:<12} {each.commit[:12]}  {when}  {_what(each)}")
 
 

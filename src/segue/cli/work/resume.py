@@ -12,7 +12,7 @@ from segue.cli.support.run.lookup import (
     must_be_here,
     must_be_there,
     opened,
-    wait_until_left,
+    wait_until_released,
 )
 from segue.cli.support.run.options import AgainCommand, options
 from segue.errors import InputError
@@ -63,13 +63,13 @@ def command(
     if fresh and strict:
         raise InputError("--fresh and --strict cannot be combined")
     if said is not None and not said.strip():
-        raise InputError("--say: the text is empty")
+        raise InputError('--say: the text is empty; write --say "TEXT"')
     with opened() as store:
         found = find(store, run)
         must_be_here(store, found)
         must_be_there(found)
         if found.state.is_final:
-            wait_until_left(store, found)
+            wait_until_released(store, found)
         if detach:
             from segue.cli.support.run.detach import resume as resume_detached
 

@@ -20,7 +20,7 @@ from segue.system.config.settings import Flags, Settings
 from segue.system.files import files
 from segue.views import printing
 from segue.views.run.block import clean
-from segue.views.verdicts import moment
+from segue.views.verdicts import time_of_day
 
 _MAX_TASK_BYTES = 10_000_000
 
@@ -133,7 +133,7 @@ def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) ->
         if wanted.origin is not None:
             stage.say(rescued(wanted.origin))
             if (wait := loop.run.wait) is not None:
-                until = moment(wait.until, loop.clock.now(), clock.local_zone())
+                until = time_of_day(wait.until, loop.clock.now(), clock.local_zone())
                 stage.say(f"{wait.why.description}: waiting until {until}")
         if warning := whose_check(wanted, settings):
             stage.say(warning)
@@ -166,7 +166,7 @@ def complete_request(
     others = settings.relay[1:]
     if not dry:
         accept_check(settings, trusts)
-    wanted = begin.wanted(
+    wanted = begin.request(
         task, name, settings, os.environ, cwd=cwd, flags=given, dry=dry, others=others
     )
     return wanted, settings

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from segue.cli.support.run.lookup import driver, folder, opened
 from segue.core.runs.types import Run, RunState
-from segue.runs.store.owners import run_seen
+from segue.runs.store.owners import run_summary
 from segue.runs.store.port import Holder
 from segue.system import clock
 from segue.views import printing, tables
@@ -108,7 +108,7 @@ def agents_of(run: Run) -> str:
 
 def state_of(run: Run, holder: Holder | None, now: float) -> str:
     """What it does, in a few words, and whether a process drives it."""
-    return tables.run_state(run_seen(run, holder), now)
+    return tables.run_state(run_summary(run, holder), now)
 
 
 def gauge(run: Run, bars: int = _GAUGE) -> Any:

@@ -143,7 +143,7 @@ def command(
 def _can_do(name: str, text: str, settings: Settings, cwd: str, flags: list[str] | None) -> None:
     """Raises InputError if no agent can do it. In a fleet, the agent may be on another machine."""
     try:
-        begin.wanted(text, name, settings, os.environ, cwd=cwd, flags=flags)
+        begin.request(text, name, settings, os.environ, cwd=cwd, flags=flags)
     except begin.NoAgent:
         if not fleet.url() or cwd != _NOWHERE or drives.find(name) is None:
             raise

@@ -17,7 +17,7 @@ from segue.cli.support.tasks import opened_queue
 from segue.core.queue.types import Caps, TaskState
 from segue.errors import InputError, StateError
 from segue.queue.limits import AccountLimits
-from segue.queue.worker import ANYTHING, Here, Seen, Worker
+from segue.queue.worker import ANYTHING, Here, QueueState, Worker
 from segue.runs.store.port import LeaseLost
 from segue.system import clock
 from segue.system.config import settings as layered
@@ -92,7 +92,7 @@ def _work_off(
 ) -> int:
     reported, pace = "", Pace(time.monotonic)
     ended: dict[str, TaskState] = {}
-    outlook: Seen | None = None
+    outlook: QueueState | None = None
     while outlook is None or not left.is_set():
         try:
             with opened_queue() as queue, opened(queue) as store:
@@ -107,7 +107,7 @@ def _work_off(
                     here=here,
                 )
                 worker.ended = ended
-                outlook = Seen()
+                outlook = QueueState()
                 while not left.is_set():
                     if pulse is not None and (pulse.fault or pulse.is_late):
                         if pulse.fault and pulse.fault != reported:
@@ -132,7 +132,7 @@ def _work_off(
             left.wait(_AGAIN_S)
     if outlook.running:
         running = counted(len(outlook.running), "task")
-        printing.complain(f"the worker ends; {running} still running, see segue queue")
+        printing.complain(f"the worker ends; {running} keep running; to see them: segue queue")
     return 0
 
 
@@ -153,7 +153,7 @@ class Pace:
         return True
 
 
-def _over(outlook: Seen, states: set[TaskState]) -> int:
+def _over(outlook: QueueState, states: set[TaskState]) -> int:
     printing.say("nothing left to do" if not outlook.verdicts else "nothing left that can start")
     for verdict in outlook.verdicts:
         printing.complain(f"{verdict.task.id} {verdict.why}")

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from segue.core.handoffs.digest import Digest, sections
 from segue.core.handoffs.digest.parts import LAST_WORDS, USER
@@ -60,7 +60,8 @@ class Command(Struct, frozen=True):
 class Checkpoint(Struct, frozen=True, kw_only=True):
     """Stored with a run, and given to the next session. Lists are in the order of the work."""
 
-    told: AgentSummary | None = None  # None: the agent could not or would not answer
+    summary: AgentSummary | None = field(default=None, name="told")
+    """The agent's own words; None: it could not or would not answer."""
     task: str = ""  # word for word
     instructions: tuple[str, ...] = ()  # what the user said after the task
     todos: tuple[Todo, ...] = ()
@@ -164,14 +165,14 @@ def _missing(cut: list[_Part]) -> str:
 def _parts(checkpoint: Checkpoint, max_chars: int, *, with_task: bool) -> list[_Part]:
     """The non-empty parts, the most important first. The agent's own text leaves room for the
     digest, which has what the agent did not mention."""
-    parts = [part for part in _told_and_found(checkpoint, with_task) if part.text.strip()]
+    parts = [part for part in _work_parts(checkpoint, with_task) if part.text.strip()]
     digest = checkpoint.digest
     if digest is None:
         return parts
     has = {LAST_WORDS: digest.last_words, _SAID_LATER: digest.prompts, _TODOS: digest.todos}
     parts = [part for part in parts if not has.get(part.title)]
     need = sum(part.need for part in parts)
-    raw = checkpoint.told.raw if checkpoint.told else ""
+    raw = checkpoint.summary.raw if checkpoint.summary else ""
     known = {
         title: _Part(title, text)
         for title, text in sections(digest, max(max_chars // 2, max_chars - need), summary=raw)
@@ -185,8 +186,8 @@ def _parts(checkpoint: Checkpoint, max_chars: int, *, with_task: bool) -> list[_
     return [*parts[:begin], *first, *parts[begin:place], *known.values(), *parts[place:]]
 
 
-def _told_and_found(checkpoint: Checkpoint, with_task: bool) -> list[_Part]:
-    summary = checkpoint.told or AgentSummary()
+def _work_parts(checkpoint: Checkpoint, with_task: bool) -> list[_Part]:
+    summary = checkpoint.summary or AgentSummary()
     is_plain = not summary.has_sections
     other = "\n\n".join(f"### {title}\n{text}" if title else text for title, text in summary.other)
     return [

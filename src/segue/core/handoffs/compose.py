@@ -122,7 +122,7 @@ def compose(
         [path for path in paths_in(summary) if not is_there(path)] if summary and is_there else []
     )
     return Checkpoint(
-        told=summary,
+        summary=summary,
         task=task,
         instructions=known.instructions,
         todos=known.todos[:_TODOS],
@@ -137,11 +137,11 @@ def compose(
         git_status=git.status if git else "",
         git_diff_stat=git.diff_stat if git else "",
         window_tokens=window_tokens,
-        digest=_with_found(digest, known) if digest is not None else None,
+        digest=_with_salvaged(digest, known) if digest is not None else None,
     )
 
 
-def _with_found(digest: Digest, known: Salvaged) -> Digest:
+def _with_salvaged(digest: Digest, known: Salvaged) -> Digest:
     """Adds what only the session's file contains: words that the user typed there, its todo
     list."""
     present = {" ".join(prompt.text.split()) for prompt in digest.prompts}

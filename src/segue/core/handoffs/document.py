@@ -161,7 +161,7 @@ def complete(agent_text: str, own: Checkpoint | str) -> str:
     heading; for a rule-made document, that part of `own` is used. The session's text stays
     unchanged; nothing is added that is already there or that would make the document too
     large."""
-    part = _facts(replace(own, told=None)) if isinstance(own, Checkpoint) else _part(own)
+    part = _facts(replace(own, summary=None)) if isinstance(own, Checkpoint) else _part(own)
     if not part or recorded(agent_text) == recorded(part):
         return agent_text
     fence = _open_fence(agent_text.split("\n"))
@@ -196,14 +196,14 @@ def _facts(checkpoint: Checkpoint) -> str:
         pieces += [f"### {TASK}", *([_NO_SECRETS] if MARK in task else []), _in_fence(task)]
     if newest := _newest(checkpoint.instructions):
         pieces += [f"### {SAID}", *map(_in_fence, newest)]
-    words = checkpoint.told.raw if checkpoint.told else checkpoint.last_words
+    words = checkpoint.summary.raw if checkpoint.summary else checkpoint.last_words
     # The user's words stand above, and what was said last is quoted below.
     digest = checkpoint.digest
     if digest is not None:
         digest = replace(digest, prompts=(), last_words="")
     rest = replace(
         checkpoint,
-        told=None,
+        summary=None,
         digest=digest,
         instructions=(),
         last_words=words,
@@ -254,12 +254,12 @@ def _check_sections(summary: AgentSummary | None) -> str:
     sections = {name: getattr(summary, name) for name in _TITLES}
     if blank := [title for name, title in _TITLES.items() if _is_hint(sections[name])]:
         return f"not filled in: {', '.join(blank)}"
-    if not any(_is_said(sections[name]) for name in ("goal", "remaining")):
+    if not any(_has_words(sections[name]) for name in ("goal", "remaining")):
         return "it has neither a goal nor remaining tasks"
     return ""
 
 
-def _is_said(text: str) -> bool:
+def _has_words(text: str) -> bool:
     bare = _bare(text)
     return bare.lower() not in _NOTHING and not _BRACKETS.fullmatch(bare)
 

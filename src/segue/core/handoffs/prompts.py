@@ -195,7 +195,7 @@ def continuation(
     return fill(template, values)
 
 
-def with_said(text: str, said: Sequence[str]) -> str:
+def with_user_words(text: str, said: Sequence[str]) -> str:
     """A prompt, or the task in one, with what the user has added to it since."""
     words = "\n\n".join(said)
     return f"{text.rstrip()}\n\n{_SAID_HEAD}\n{words}" if words else text
@@ -302,7 +302,7 @@ def _why(reason: StopReason) -> str:
 
 
 def _rendered(checkpoint: Checkpoint, max_chars: int) -> str:
-    if checkpoint.told is not None:
+    if checkpoint.summary is not None:
         return render(checkpoint, max_chars=max_chars, with_task=False)
     room = max_chars - len(_RULES_ONLY) - 2
     known = render(checkpoint, max_chars=room, with_task=False)

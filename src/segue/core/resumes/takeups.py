@@ -20,7 +20,7 @@ SETTLE_S = 3.0
 """How long a run may be without a segue, for example while it is being resumed or detached."""
 
 
-class Left(Struct, frozen=True, kw_only=True):
+class AbandonedRun(Struct, frozen=True, kw_only=True):
     """What is known about a run that no process drives."""
 
     run: Run
@@ -45,7 +45,7 @@ class TakeUp(Struct, frozen=True, tag="take_up"):
 Verdict = Leave | AskUser | WaitForReset | TakeUp
 
 
-def decide(left: Left, policy: Policy, *, now: float, local: Local, draw: float) -> Verdict:
+def decide(left: AbandonedRun, policy: Policy, *, now: float, local: Local, draw: float) -> Verdict:
     """Decides what to do about the run. Never returns a `TakeUp` for what the user ended, in
     quiet hours, without `auto_resume`, or more than `max_resumes` times. `draw`, from 0 to 1,
     spreads tries."""
@@ -76,7 +76,7 @@ def decide(left: Left, policy: Policy, *, now: float, local: Local, draw: float)
     )
 
 
-def _left_alone(left: Left, policy: Policy, now: float) -> Leave | None:
+def _left_alone(left: AbandonedRun, policy: Policy, now: float) -> Leave | None:
     run = left.run
     if run.state.is_final:
         return Leave("it has ended")

@@ -180,10 +180,10 @@ class Idle:
                 if count < most:
                     count, most = getattr(self._long, kind), limit * PATIENCE
             if 0 < most <= count:
-                return self._told(kind, count)
+                return self._found_idle(kind, count)
         return None
 
-    def _told(self, kind: IdleKind, count: int) -> Spun:
+    def _found_idle(self, kind: IdleKind, count: int) -> Spun:
         if not self._calls:
             return Spun(kind=kind, count=count)
         call, (made, failed) = max(self._calls.items(), key=lambda item: item[1][0])

@@ -49,7 +49,7 @@ def go_on(run: Run, *, fresh: bool = False, options: str = "") -> str:
     return f"segue resume {run.id}{' --fresh' if fresh else ''}{' ' + options if options else ''}"
 
 
-def done(run: Run) -> Outcome:
+def completed(run: Run) -> Outcome:
     """The task is done."""
     legs = "1 leg" if run.leg == 1 else f"{run.leg} legs"
     checked = ", and the check passed" if run.check else ""
@@ -66,7 +66,11 @@ def user_ended(run: Run, how: str = "", stop: Stop | None = None) -> Outcome:
     own = stop is not None
     if stop is not None:
         sure = run.policy.is_sure(stop)
-        how = "in the agent" if sure else f"probably{_said(stop)}; {stop.confidence:.0%} sure"
+        how = (
+            "in the agent"
+            if sure
+            else f"probably{_agent_message(stop)}; {stop.confidence:.0%} sure"
+        )
     return Outcome(
         exit_code=USER_ENDED,
         reason=StopReason.USER_EXIT,
@@ -89,7 +93,7 @@ def interrupted(run: Run) -> Outcome:
 
 def stopped(run: Run, stop: Stop, what: str = "", change: str = "") -> Outcome:
     """Ended by a stop after which nothing happens automatically, or by one that `what` explains."""
-    quote = _said(stop)
+    quote = _agent_message(stop)
     advice = stop.remediation or remedy(stop.reason)
     return Outcome(
         exit_code=stop.reason.facts.exit_code,
@@ -120,7 +124,8 @@ def unsure(run: Run, stop: Stop) -> Outcome:
     """Perhaps a stop after which segue would continue, but the verdict is too uncertain."""
     least = run.policy.min_confidence
     what = (
-        f"probably {stop.reason.description}{_said(stop)}, but only {stop.confidence:.0%} sure; "
+        f"probably {stop.reason.description}{_agent_message(stop)}, "
+        f"but only {stop.confidence:.0%} sure; "
         f"segue acts on its own only from {least:.0%} on"
     )
     return stopped(run, stop, what, setting(run.policy, "min_confidence"))
@@ -128,7 +133,7 @@ def unsure(run: Run, stop: Stop) -> Outcome:
 
 def timed_out(run: Run, stop: Stop, *, stalled: bool) -> Outcome:
     """A leg hung and had changed nothing."""
-    what = "no output for too long" if stalled else f"timed out{_said(stop)}"
+    what = "no output for too long" if stalled else f"timed out{_agent_message(stop)}"
     change = ""
     if stalled:
         change = (
@@ -188,7 +193,7 @@ def no_progress(run: Run, what: str, name: str) -> Outcome:
         exit_code=FAILED,
         reason="no_progress",
         what=what,
-        advice=f"Look at what it tried: segue logs {run.id}\n"
+        advice=f"To see what it tried: segue logs {run.id}\n"
         f"Then, in a new session: {go_on(run, fresh=True)}",
         change=setting(run.policy, name),
     )
@@ -239,12 +244,12 @@ def went_in_circles(run: Run) -> Outcome:
 
 def breaker(run: Run) -> Outcome:
     """Ended by the same failure again and again."""
-    quote = _said(run.stop) if run.stop else ""
+    quote = _agent_message(run.stop) if run.stop else ""
     return Outcome(
         exit_code=FAILED,
         reason="breaker",
         what=f"failed {run.failures} times in the same way without progress{quote}",
-        advice=f"Look at what failed: segue logs {run.id}\n"
+        advice=f"To see what failed: segue logs {run.id}\n"
         f"Then: {go_on(run)}\nOr in a new session: {go_on(run, fresh=True)}",
         change=setting(run.policy, "same_failures"),
     )
@@ -296,7 +301,7 @@ def no_session(run: Run, why: str) -> Outcome:
 
 def not_taken_over(run: Run, stop: Stop) -> Outcome:
     """No new session took the work over, in any form of the continuation."""
-    ended = f"{how_it_ended(stop)}{_said(stop)}"
+    ended = f"{how_it_ended(stop)}{_agent_message(stop)}"
     return Outcome(
         exit_code=FAILED,
         reason=stop.reason,
@@ -312,7 +317,7 @@ def how_it_ended(stop: Stop) -> str:
     return "it ended without doing anything" if is_done else stop.reason.description
 
 
-def _said(stop: Stop) -> str:
+def _agent_message(stop: Stop) -> str:
     """The agent's own message, if there is one."""
     words = stop.details.message if stop.details else ""
     if not words and stop.evidence:

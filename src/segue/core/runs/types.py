@@ -187,8 +187,9 @@ class Run(Struct, frozen=True, kw_only=True):
     replies: int = 0  # how many of them belong to this session
     loaded_tokens: int = 0
     """For agents whose sessions grow when they are resumed: its size at the first reply after the
-    last resume. What was loaded then does not grow any more."""
+    last resume, or of a new session. What was there then does not grow any more."""
     loaded_leg: int = 0  # the leg of that reply
+    opened: tuple[float, int] | None = None  # time and size of this session's first reading
     quantile: float | None = None  # the quantile of turn sizes, with `adaptive`
     adapted_leg: int = 0  # the last leg whose handoff was counted for it
     is_due: bool = False  # hand over at the next boundary (`core/runs/due`)
@@ -296,6 +297,9 @@ class ContextMeasured(Fact, frozen=True, kw_only=True, tag="read"):
     pending_tokens: int = 0
     """What the context has gained since then, estimated from what its tools printed."""
     request_tokens: int = 0  # what a request for a checkpoint would add: an estimate
+    opening_tokens: int = 0
+    """The size of a new session before its first tool answered, for agents whose sessions grow when
+    they are resumed; 0 if it is unknown."""
 
 
 class Boundary(Fact, frozen=True, kw_only=True):

@@ -85,7 +85,7 @@ _OWN_ID = rb"^(?:segue/)?(?:run|task|[chw])-[0-9a-f]{8}$"  # segue's own ids, wh
 _RULE = rb"^[-+|=: \t]+$"  # between the head of a table and its rows
 
 
-def told(data: bytes) -> Iterator[tuple[int, int]]:
+def password_spans(data: bytes) -> Iterator[tuple[int, int]]:
     """Where such passwords are."""
     for line in rule(_LINES).finditer(data):
         text = line.group(0)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from segue.core.secrets.calls import handed
-from segue.core.secrets.context import told
+from segue.core.secrets.context import password_spans
 from segue.core.secrets.lines import merged, suspicious
 from segue.core.secrets.names import named
 from segue.core.secrets.rules import WordSets, rule, rules
@@ -182,7 +182,7 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
                 yield match.span(1)
     yield from named(data, lowered)
     yield from _bare(data)
-    yield from told(data)
+    yield from password_spans(data)
     yield from handed(data)
     if b"PRIVATE KEY" in data or b"Static key" in data:
         yield from _keys(data)

@@ -37,7 +37,7 @@ def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[st
     running: dict[int, Process] = {}
     for process in sorted(processes, key=_rank, reverse=True):
         running.setdefault(process.pid, process)
-    known = _Known(_concerned(sessions, running.values()))
+    known = _SubjectIndex(_concerned(sessions, running.values()))
     found: dict[str, Process] = {}
     loose, servers = [], []
     for process in running.values():
@@ -53,7 +53,7 @@ def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[st
     for server in servers:
         # A server holds sessions long after the last client has left, so holding one means nothing.
         for hold in server.holds:
-            subject = known.held(server.agent, hold)
+            subject = known.holder_session(server.agent, hold)
             if subject is not None and subject.is_open:
                 found.setdefault(subject.key, server)
     return found
@@ -74,7 +74,7 @@ def _concerned(sessions: Iterable[Subject], processes: Collection[Process]) -> l
     return [s for s in sessions if not wanted.isdisjoint((s.cwd, s.session_id, s.path))]
 
 
-class _Known:
+class _SubjectIndex:
     """The sessions that can have a process, by what processes say about them."""
 
     def __init__(self, sessions: Iterable[Subject]) -> None:
@@ -91,7 +91,7 @@ class _Known:
             _keep_newer(self.by_id, (subject.agent, subject.session_id), subject)
             _keep_newer(self.by_path, (subject.agent, subject.path), subject)
 
-    def held(self, agent: str, hold: Hold) -> Subject | None:
+    def holder_session(self, agent: str, hold: Hold) -> Subject | None:
         """The session that is held open."""
         if hold.path and (agent, hold.path) in self.by_path:
             return self.by_path[agent, hold.path]
@@ -105,7 +105,7 @@ class _Known:
         latest: tuple[float, str] | None = None
         chosen = None
         for hold in process.holds:
-            subject = self.held(agent, hold)
+            subject = self.holder_session(agent, hold)
             if subject is None and (agent, hold.session_id or hold.path) in self.children:
                 continue  # a process holds its sub-agents' sessions too
             # A terminal that began a new session still holds the old one; the new one has no file
@@ -117,7 +117,7 @@ class _Known:
 
 
 def _guess(
-    known: _Known, loose: list[Process], servers: list[Process], found: dict[str, Process]
+    known: _SubjectIndex, loose: list[Process], servers: list[Process], found: dict[str, Process]
 ) -> None:
     """Gives processes that report nothing the sessions in their folders, newest first. Of
     several that fit, the one that started last: the others fit older sessions better."""
@@ -132,7 +132,7 @@ def _guess(
     holds: dict[str, Hold] = {}
     for server in servers:
         for hold in server.holds:
-            subject = known.held(server.agent, hold)
+            subject = known.holder_session(server.agent, hold)
             if subject is not None:
                 holds[subject.key] = hold
     order = sorted(

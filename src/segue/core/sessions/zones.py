@@ -98,7 +98,7 @@ def observe(
     compacted = fraction * 10 < memory.peak * 9
     zone = zone_of_reading
     if not compacted and _PLACE[zone] < _PLACE[was]:
-        zone = _held(was, zone, reading, policy, forecast)
+        zone = _zone_with_slack(was, zone, reading, policy, forecast)
     notes: list[Noted] = []
     for before, entered in _passed(memory.zone, was, zone):
         notes.append(
@@ -135,7 +135,7 @@ def triggered(check: Health) -> Health:
     return replace(check, details=check.details | {"handoff_triggered": True})
 
 
-def _held(
+def _zone_with_slack(
     was: Zone, zone: Zone, reading: Reading, policy: Policy, forecast: Forecast | None
 ) -> Zone:
     """The zone of a size that dropped: a zone is left only well below its mark."""

@@ -133,9 +133,9 @@ def _signs(witness: Witness, reader: MessageReader) -> list[Sign]:
         if witness.printed_answer:
             signs.append(_clean_exit(witness.zero_means_done))
         elif not signs and (witness.silent or not witness.heard):
-            signs.append(_left())
+            signs.append(_leaving_sign())
     if witness.typed_exit and not known:
-        signs.append(_typed(witness.typed_exit))
+        signs.append(_farewell_sign(witness.typed_exit))
     if witness.ended_by == "segue":
         # What the agent takes for the user's interrupt was segue's.
         signs = [sign for sign in signs if sign.reason is not StopReason.USER_EXIT]
@@ -185,7 +185,7 @@ def _of_turn(turn: Turn, reader: MessageReader) -> list[Sign]:
 
 
 def _of_record(record: Failure, reader: MessageReader) -> list[Sign]:
-    signs = reader.message(record.message, record.where, record.at, _told(record))
+    signs = reader.message(record.message, record.where, record.at, _statements(record))
     if record.reason is not None:
         code = record.code or record.reason.value
         signs.append(_coded(record.reason, "code", code, record.where))
@@ -195,7 +195,7 @@ def _of_record(record: Failure, reader: MessageReader) -> list[Sign]:
     return _caused(signs)
 
 
-def _told(record: Failure) -> tuple[Spoken, ...]:
+def _statements(record: Failure) -> tuple[Spoken, ...]:
     """What a record says besides its message, to be weighed with the message's claims."""
     spoken: list[Spoken] = []
     if record.reason is not None:
@@ -261,7 +261,7 @@ def _told_by_exit() -> Sign:
     )
 
 
-def _left() -> Sign:
+def _leaving_sign() -> Sign:
     """The sign of exit code 0 and nothing else: most likely, somebody left the session."""
     return Sign(
         reason=StopReason.USER_EXIT,
@@ -271,7 +271,7 @@ def _left() -> Sign:
     )
 
 
-def _typed(word: str) -> Sign:
+def _farewell_sign(word: str) -> Sign:
     """The sign of a lone word with which people leave, and exit code 0."""
     return Sign(
         reason=StopReason.USER_EXIT,

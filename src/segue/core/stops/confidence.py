@@ -2,7 +2,8 @@
 
 The share is not counted on the messages for which the rules were written (there it would be 1), but
 on messages that were collected afterwards, each set scored with the rules as they were before
-anybody looked at it: 610 earlier messages and ten sets of 1,759 (docs/classify.md has the table).
+anybody looked at it: 610 earlier messages and ten sets of 1,759; sentences known word for word
+also on two later sets of 336 (docs/classify.md has the table).
 Signs that such messages rarely have (records, exits) are counted on the 248 recorded runs. One
 wrong verdict is added to each count, so that nothing rare is called certain.
 
@@ -25,7 +26,7 @@ _RIGHT_OF: dict[tuple[Rank, Strength], Count] = {
     (Rank.STRUCTURE, Strength.SENTENCE): (112, 112),
     (Rank.STRUCTURE, Strength.CODE): (127, 127),
     (Rank.STRUCTURE, Strength.HINT): (8, 8),
-    (Rank.TEXT, Strength.SENTENCE): (776, 819),
+    (Rank.TEXT, Strength.SENTENCE): (901, 956),
     (Rank.TEXT, Strength.CODE): (57, 68),
     # combined with statuses, because each is too rare alone
     (Rank.TEXT, Strength.PHRASE): (45, 56),
@@ -46,19 +47,19 @@ _AS: dict[tuple[Rank, Strength], tuple[Rank, Strength]] = {
     (Rank.EXIT, Strength.OWN): (Rank.EXIT, Strength.CODE),
 }
 SENTENCES: dict[StopReason, Count] = {
-    StopReason.RATE_LIMIT: (125, 127),
-    StopReason.CONTEXT_EXHAUSTED: (60, 63),
-    StopReason.BILLING: (36, 38),
-    StopReason.AUTH: (27, 30),
-    StopReason.MAX_BUDGET: (11, 11),
-    StopReason.MAX_TURNS: (16, 16),
-    StopReason.REFUSAL: (22, 22),
-    StopReason.OVERLOADED: (54, 64),
-    StopReason.TIMEOUT: (20, 25),
-    StopReason.CRASH: (29, 33),
+    StopReason.RATE_LIMIT: (153, 160),
+    StopReason.CONTEXT_EXHAUSTED: (76, 80),
+    StopReason.BILLING: (44, 46),
+    StopReason.AUTH: (38, 44),
+    StopReason.MAX_BUDGET: (16, 16),
+    StopReason.MAX_TURNS: (24, 24),
+    StopReason.REFUSAL: (30, 30),
+    StopReason.OVERLOADED: (68, 79),
+    StopReason.TIMEOUT: (26, 31),
+    StopReason.CRASH: (38, 43),
     StopReason.NEEDS_USER: (4, 4),
-    StopReason.ERROR: (17, 18),
-    StopReason.USER_EXIT: (20, 22),
+    StopReason.ERROR: (25, 27),
+    StopReason.USER_EXIT: (24, 26),
 }
 """Sentences known word for word, at first looks at the last sets."""
 FAMILIES: Count = (29, 36)

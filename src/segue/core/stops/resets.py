@@ -110,6 +110,10 @@ _LEAD_GAP = lazy_pattern(
     r"|requests?|delay|suggested|_at|days?:|between|dans|à|um|am|el|le|es|sie|uhr|en|de|nuevo|las|попытку|снова|ещё|еще|раз|через|は|tra|fra|まで|requests?|less|than|more)\b[\s\"'`:=|,(\[\\*~-]*)*"
 )
 
+# Between a retry and its wait; "(1/3)" is no date.
+_TRIES = lazy_pattern(
+    r"(?i)\s*\(?(?:attempt )?#?\d{1,3} ?(?:/|of) ?\d{1,3}\)?,? (?=(?:next )?in \d)"
+)
 _BREAK = lazy_pattern(r"\s+")  # a message breaks wherever the terminal ends
 _ISO = lazy_pattern(
     r"(\d{4})[-/](\d\d)[-/](\d\d)(?:(?:[T ]| at )(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?\s*"
@@ -157,8 +161,10 @@ def parse(text: str, *, now: float, tz: tzinfo, source: str | None = None) -> Re
     """The first time after a lead in the text, as an instant; None if there is none."""
     text = _BREAK.sub(" ", text)
     for lead in _LEAD.finditer(text):
-        gap = _LEAD_GAP.match(text, lead.end())
-        start = gap.end() if gap else lead.end()
+        counted = _TRIES.match(text, lead.end())
+        begins = counted.end() if counted else lead.end()
+        gap = _LEAD_GAP.match(text, begins)
+        start = gap.end() if gap else begins
         if text[start - 1 : start] == "-" and text[start - 2 : start - 1].isspace():
             continue  # a negative time
         try:

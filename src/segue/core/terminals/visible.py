@@ -45,7 +45,7 @@ def visible(text: str) -> str:
         bare.isascii() or (_HIDDEN.isdisjoint(bare) and max(bare) < "\U000e0000")
     ):
         return text
-    return _TEXT.sub(_shown, text)
+    return _TEXT.sub(_escape, text)
 
 
 def one_line(text: str) -> str:
@@ -68,7 +68,7 @@ def escape_json(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _JSON.sub(_escaped, text)
 
 
-def _shown(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     found = match[0]
     if found == "\r\n":
         return "\n"

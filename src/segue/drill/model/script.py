@@ -141,7 +141,7 @@ class Script:
         if rule and (rule.text is not None or rule.command is not None):
             commands = [] if rule.command is None else [rule.command]
             self.last = "command" if commands else "text"
-            reply = self._said(ask, rule.text or "", commands)
+            reply = self._reply_with_calls(ask, rule.text or "", commands)
         elif _is_work(ask.kind) and self.scenario.turns:
             reply = self._next_turn(ask, is_lost=rule is not None and rule.delivery in _LOST)
         elif _is_work(ask.kind):
@@ -174,14 +174,14 @@ class Script:
         step = self._step(memory)
         if step is not None:
             self.last = f"step {step}"
-            job, words = self.scenario.job, facts.known(ask.parts)
+            job, words = self.scenario.job, facts.stated(ask.parts)
             text = f"Step {step}. {facts.said_before(job, step)}".strip()
             given = facts.arguments(job, step, words)
             meddled = facts.meddled(job, step, words)
-            return self._said(ask, text, [f"{meddled}sh job/step {step}{given}"])
+            return self._reply_with_calls(ask, text, [f"{meddled}sh job/step {step}{given}"])
         if memory.should_look:
             self.last = "look"
-            return self._said(ask, "What is there already?", ["sh job/show"])
+            return self._reply_with_calls(ask, "What is there already?", ["sh job/show"])
         if len(memory.known) == steps:
             self.last = "end"
             return ModelReply(text=f"All {steps} steps are done.")
@@ -193,24 +193,28 @@ class Script:
         self.last = f"handoff: {handed.act}"
         match handed.act:
             case "write":
-                text = speech.document(*self._kept(ask, memory))
-                return self._said(ask, "The document.", [write_command(handed.file, text)])
+                text = speech.document(*self._summary_content(ask, memory))
+                return self._reply_with_calls(
+                    ask, "The document.", [write_command(handed.file, text)]
+                )
             case "read":
-                return self._said(ask, "I read it.", [read_command(handed.file)])
+                return self._reply_with_calls(ask, "I read it.", [read_command(handed.file)])
             case "look":
-                return self._said(ask, "What is there already?", ["sh job/show"])
+                return self._reply_with_calls(ask, "What is there already?", ["sh job/show"])
         return ModelReply(text="The handoff document is written.")
 
     def _aside(self, ask: Ask, memory: ModelMemory) -> ModelReply:
         self.last, say = _ASIDES.get(ask.kind, ("other", speech.other))
-        return ModelReply(text=say(ask, *self._kept(ask, memory)))
+        return ModelReply(text=say(ask, *self._summary_content(ask, memory)))
 
-    def _kept(self, ask: Ask, memory: ModelMemory) -> tuple[frozenset[int], int, list[str]]:
+    def _summary_content(
+        self, ask: Ask, memory: ModelMemory
+    ) -> tuple[frozenset[int], int, list[str]]:
         """What it reports when asked for a summary: steps done, the total, and facts."""
         summary, steps = self.scenario.summary, self.scenario.job.steps
         if summary == "forgets":
             return frozenset(), steps, []
-        fact_lines = facts.lines(facts.known(ask.parts)) if summary == "faithful" else []
+        fact_lines = facts.lines(facts.stated(ask.parts)) if summary == "faithful" else []
         return memory.known, steps, fact_lines
 
     def _next_turn(self, ask: Ask, *, is_lost: bool) -> ModelReply:
@@ -222,10 +226,10 @@ class Script:
         self.last = f"turn {self._turn + 1}"
         if not is_lost:  # otherwise the agent asks for it again
             self._turn += 1
-        answer = self._said(ask, turn.text, [call.command for call in turn.calls])
+        answer = self._reply_with_calls(ask, turn.text, [call.command for call in turn.calls])
         return replace(answer, stop=turn.stop, spend=turn.spend)
 
-    def _said(self, ask: Ask, text: str, commands: list[str]) -> ModelReply:
+    def _reply_with_calls(self, ask: Ask, text: str, commands: list[str]) -> ModelReply:
         taken = {call.id for part in ask.parts for call in part.calls}
         calls: list[Call] = []
         for command in commands:

@@ -21,7 +21,7 @@ _DECIDED = re.compile(r"\bdecided to use (choice-[0-9]{4,10}) for fact ([1-9][0-
 Known = Mapping[int, str]
 
 
-def known(parts: Sequence[Part]) -> dict[int, str]:
+def stated(parts: Sequence[Part]) -> dict[int, str]:
     """What a conversation tells of them, by number: the last word counts, and one that was taken
     back never does. Of what must not be touched, the file."""
     found: dict[int, str] = {}

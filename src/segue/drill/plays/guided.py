@@ -77,10 +77,12 @@ def news(stdout: Path, after: int) -> tuple[list[str], int]:
         file.seek(after)
         text = file.read()
     whole = text[: text.rfind(b"\n") + 1]
-    return [item for line in whole.splitlines() for item in _said(line)], after + len(whole)
+    return [item for line in whole.splitlines() for item in _decision_lines(line)], after + len(
+        whole
+    )
 
 
-def _said(line: bytes) -> Iterator[str]:
+def _decision_lines(line: bytes) -> Iterator[str]:
     event: dict[str, Any] = json.loads(line)
     for decision in event.get("decisions", []):
         kind, reason = decision["decision"], decision["reason"]

@@ -72,7 +72,7 @@ def markdown(outcomes: Iterable[PlayOutcome], scenarios: Sequence[Scenario]) -> 
     for with_segue in (True, False):
         found = [outcome for outcome in outcomes if outcome.with_segue is with_segue]
         if found:
-            held = sum(outcome.held for outcome in found)
+            held = sum(outcome.is_as_expected for outcome in found)
             title = "With segue" if with_segue else "Without segue"
             lines += ["", f"## {title}: {held} of {len(found)}", "", *_table(found, scenarios)]
     return "\n".join(lines) + "\n"
@@ -102,7 +102,7 @@ def _line(cells: Iterable[str]) -> str:
 def _cell(outcome: PlayOutcome | None) -> str:
     if outcome is None:
         return "–"
-    mark = "✓" if outcome.held else "✗"
+    mark = "✓" if outcome.is_as_expected else "✗"
     # "All steps" already says why it ended.
     reason = "" if outcome.is_done and outcome.reason == "completed" else outcome.reason
     return f"{mark} " + "; ".join(filter(None, (outcome.in_words, reason, outcome.way)))

@@ -1,7 +1,11 @@
 """The result of a play, in a form that can be printed, stored and compared."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from msgspec import Struct
 
+from segue.core.sessions.forecasts.tuning import LATE
 from segue.core.stops.reasons import StopReason
 from segue.drill.scenarios.types import Expectation
 
@@ -36,6 +40,11 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
     folder: str = ""  # if it was kept
 
     @property
+    def asked_in_time(self) -> int:
+        """How many of those requests were read before the window was too full."""
+        return sum(percent <= LATE * 100 for percent in self.asked_at_percent)
+
+    @property
     def is_whole(self) -> bool:
         """Nothing is lost but what was not begun, nothing repeated, all in order, and nothing
         touched that must not be."""
@@ -47,7 +56,7 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
         return self.is_whole and len(self.done) == self.steps
 
     @property
-    def held(self) -> bool:
+    def is_as_expected(self) -> bool:
         """Whether it ended as well as it could."""
         if self.with_segue and self.exit_code != _exit_code(self.reason):
             return False
@@ -79,6 +88,40 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
             (self.waits, "wait"),
         )
         return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for n, word in counted if n)
+
+
+class Requests(NamedTuple):
+    """The requests for a checkpoint in all plays, and how many of them were read in time. A handoff
+    without one is made from what segue knows."""
+
+    handoffs: int
+    requests: int
+    in_time: int
+    lowest: float = 0.0  # percent of the window
+    highest: float = 0.0
+
+    @property
+    def in_words(self) -> str:
+        """For people; "" without a request."""
+        if not self.requests:
+            return ""
+        return (
+            f"{self.in_time} of {self.requests} requests for a checkpoint were read at {LATE:.0%}"
+            f" of the window or less ({self.lowest:g} to {self.highest:g}%)"
+        )
+
+
+def requests_of(outcomes: Iterable[PlayOutcome | None]) -> Requests:
+    """What the plays with segue show about when sessions are asked."""
+    ended = [outcome for outcome in outcomes if outcome is not None and outcome.with_segue]
+    percents = [percent for outcome in ended for percent in outcome.asked_at_percent]
+    return Requests(
+        handoffs=sum(outcome.handoffs for outcome in ended),
+        requests=len(percents),
+        in_time=sum(outcome.asked_in_time for outcome in ended),
+        lowest=min(percents, default=0.0),
+        highest=max(percents, default=0.0),
+    )
 
 
 def _more(steps: list[int]) -> str:

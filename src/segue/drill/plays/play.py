@@ -102,7 +102,7 @@ class Play:
                 options=self.scenario.options.get(self.cast.name, {}),
             )
             self.cast.prepare(stage)
-            exit_code, swept = self.lives(stage, prompt, server)
+            exit_code, swept = self.play_through(stage, prompt, server)
             self.say_requests(server)
             self.keep_log(server)
             asked = list(server.requests)
@@ -128,7 +128,9 @@ class Play:
             return guided.part(self.cast, self.program, stage, prompt, self.segue_home, settings)
         return self.cast.start(self.program, stage, prompt, "")
 
-    def lives(self, stage: casts.PlayStage, prompt: str, server: Running) -> tuple[int | None, int]:
+    def play_through(
+        self, stage: casts.PlayStage, prompt: str, server: Running
+    ) -> tuple[int | None, int]:
         """Starts it, and again whenever the user stopped it to say something; its last exit
         code, and how many processes it left in all."""
         until = time.monotonic() + self.limit_s

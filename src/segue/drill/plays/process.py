@@ -148,7 +148,7 @@ class PlayLeg:
         process itself. It misses only a process that dropped the mark, left the session and has no
         living parent; and not even that one, if the leg owns all."""
         self.end(grace_s)
-        return end_all(self._left, grace_s)
+        return end_all(self._running_processes, grace_s)
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +186,7 @@ class PlayLeg:
         finally:
             os.close(descriptor)
 
-    def _left(self) -> list[psutil.Process]:
+    def _running_processes(self) -> list[psutil.Process]:
         """The running processes of this leg."""
         found = {process for process in near(self._started) if self._is_mine(process)}
         for process in list(found):

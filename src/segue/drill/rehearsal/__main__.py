@@ -7,7 +7,7 @@ import signal
 import sys
 
 from segue import __version__
-from segue.drill.rehearsal import claude_file
+from segue.drill.rehearsal import claude_file, hooks
 from segue.drill.rehearsal.inbox import JSON, Inbox
 from segue.drill.rehearsal.settings import CLAUDE_MODEL, CODEX_MODEL, Settings
 
@@ -23,6 +23,7 @@ def claude_parser() -> argparse.ArgumentParser:
     parser.add_argument("-c", "--continue", action="store_true", dest="goes_on")
     parser.add_argument("--max-turns", type=int, metavar="N")
     parser.add_argument("--model", default=CLAUDE_MODEL)
+    parser.add_argument("--settings", default="", metavar="FILE")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--replay-user-messages", action="store_true", dest="tells_back")
     parser.add_argument("--version", action="version", version=f"{__version__} (rehearsal)")
@@ -51,6 +52,8 @@ def claude(given: argparse.Namespace, settings: Settings) -> int:
     settings.model, settings.max_turns = given.model, given.max_turns
     settings.output, settings.input = given.output_format, given.input_format
     settings.tells_back = given.tells_back
+    if given.settings and settings.has_hooks:
+        settings.hooks = hooks.commands(given.settings)
     ident = given.session_id or claude_file.new_id()
     path = None
     if given.goes_on:
@@ -84,7 +87,7 @@ def claude(given: argparse.Namespace, settings: Settings) -> int:
 
 def _nothing(settings: Settings, wanted: str, ident: str) -> int:
     """Reports that there is no such session."""
-    from segue.drill.rehearsal.claude_voice import Spent, Voice, complain
+    from segue.drill.rehearsal.claude_voice import TurnUsage, Voice, complain
 
     message = f"No conversation found with session ID: {wanted}"
     complain(message)
@@ -97,7 +100,7 @@ def _nothing(settings: Settings, wanted: str, ident: str) -> int:
             """A run that keeps no session file."""
 
     Voice(settings, Nowhere()).result(
-        Spent(0, {}),
+        TurnUsage(0, {}),
         "",
         0.0,
         0.0,

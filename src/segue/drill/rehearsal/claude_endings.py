@@ -5,7 +5,7 @@ import json
 import signal
 
 from segue.drill.rehearsal import claude_file
-from segue.drill.rehearsal.claude_voice import Spent, Voice
+from segue.drill.rehearsal.claude_voice import TurnUsage, Voice
 from segue.drill.rehearsal.inbox import JSON, Inbox, Interrupted
 from segue.drill.rehearsal.messages_api import Api, FailedError, Reply
 from segue.drill.rehearsal.settings import Settings
@@ -28,7 +28,7 @@ class Endings:
         self.messages: list[JSON] = []
         self.used = 0  # tokens of the last reply
         self.added = 0  # bytes since the last reply
-        self.spent = Spent(settings.claude_window, {})
+        self.spent = TurnUsage(settings.claude_window, {})
         self.tool: Tool | None = None
         self.calls: list[str] = []  # calls of the last reply that have no result yet
         self.requests = 0

@@ -101,7 +101,7 @@ class History:
         self.used_tokens = 0
         self.recent: list[JSON] = []  # records since the model's last reply began
         self._last_id = ""
-        self._kept: list[JSON] = []  # what a compaction left unchanged
+        self._preserved: list[JSON] = []  # what a compaction left unchanged
         for record in read_records(path):
             self._take(record)
 
@@ -140,13 +140,13 @@ class History:
         if "parentUuid" in record:
             self.parent = record.get("uuid")
         if record.get("subtype") == "compact_boundary":
-            preserved = _kept(record)
-            self._kept = [one for one in self.recent if one.get("uuid") in preserved]
+            preserved = _preserved_uuids(record)
+            self._preserved = [one for one in self.recent if one.get("uuid") in preserved]
             self.messages, self.used_tokens = [], 0
         self._say(record)
         if record.get("isCompactSummary"):
             self.recent = []
-            for one in self._kept:
+            for one in self._preserved:
                 self._say(one)
 
     def _say(self, record: JSON) -> None:
@@ -154,6 +154,8 @@ class History:
         attachment = record.get("attachment")
         if isinstance(attachment, dict) and attachment.get("type") == "queued_command":
             add(self.messages, "user", str(attachment.get("prompt", "")))
+        if isinstance(attachment, dict) and attachment.get("type") == "hook_additional_context":
+            add(self.messages, "user", told_by_hook(attachment.get("content")))
         if record.get("isApiErrorMessage") or not isinstance(message, dict):
             return
         content = message.get("content")
@@ -169,6 +171,13 @@ class History:
                 self.used_tokens = used(usage) or self.used_tokens
 
 
+def told_by_hook(content: object) -> str:
+    """How the model sees what a hook added."""
+    texts = content if isinstance(content, list) else []
+    text = "\n".join(str(each) for each in texts)
+    return f"<system-reminder>\nSessionStart hook additional context: {text}\n</system-reminder>"
+
+
 def add(messages: list[JSON], role: str, content: str | list[JSON]) -> None:
     """Adds a message; consecutive messages of one side are merged."""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
@@ -178,7 +187,7 @@ def add(messages: list[JSON], role: str, content: str | list[JSON]) -> None:
         messages.append({"role": role, "content": blocks})
 
 
-def _kept(boundary: JSON) -> list[str]:
+def _preserved_uuids(boundary: JSON) -> list[str]:
     """The records that a compaction left unchanged."""
     metadata = boundary.get("compactMetadata")
     preserved = metadata.get("preservedMessages") if isinstance(metadata, dict) else None

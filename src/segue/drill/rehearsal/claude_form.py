@@ -3,7 +3,7 @@
 import json
 import time
 
-from segue.drill.rehearsal import claude_file
+from segue.drill.rehearsal import claude_file, hooks
 from segue.drill.rehearsal.claude_endings import KILLED, TOKENS_PER_BYTE, Endings
 from segue.drill.rehearsal.inbox import JSON, Interrupted
 from segue.drill.rehearsal.messages_api import FailedError, Reply
@@ -159,10 +159,14 @@ class ClaudeSession(Endings):
         summary = _CONTINUED + said.strip() + _GO_ON
         after = int((len(summary) + len(json.dumps(last))) * TOKENS_PER_BYTE) + 500
         took_s = time.monotonic() - began
+        session = self.voice.file.session
+        added = hooks.after_compaction(self.settings.hooks, session, self.settings.cwd)
         self.voice.compacted(summary, before, after, took_s, keeps=bool(last))
         self.messages = []
         self.say("user", summary)
         self.messages += last
+        for text in added:
+            self.say("user", self.voice.told_by_hook(text))
         self.used, self.added = after, 0
         return True
 

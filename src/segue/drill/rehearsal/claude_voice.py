@@ -6,7 +6,14 @@ import time
 from typing import Any
 
 from segue import __version__
-from segue.drill.rehearsal.claude_file import CUT_CALL, FILLER, SessionFile, new_id, stamp
+from segue.drill.rehearsal.claude_file import (
+    CUT_CALL,
+    FILLER,
+    SessionFile,
+    new_id,
+    stamp,
+    told_by_hook,
+)
 from segue.drill.rehearsal.inbox import JSON
 from segue.drill.rehearsal.messages_api import FailedError, Reply, Retry
 from segue.drill.rehearsal.settings import Settings
@@ -25,7 +32,7 @@ _COUNTS = {  # usage fields, and their names in the totals per model
 }
 
 
-class Spent:
+class TurnUsage:
     """Usage of a turn (`usage`) and of the whole session, by model (`models`)."""
 
     def __init__(self, window: int, models: dict[str, JSON]) -> None:
@@ -91,6 +98,12 @@ class Voice:
         """A user's message that arrived while a tool was running."""
         attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}
         self.file.add({"type": "attachment", "attachment": attachment})
+
+    def told_by_hook(self, text: str) -> str:
+        """What a hook added to the conversation."""
+        attachment = {"type": "hook_additional_context", "content": [text]}
+        self.file.add({"type": "attachment", "attachment": attachment})
+        return told_by_hook([text])
 
     def reply(self, reply: Reply, *, cut: bool = False) -> None:
         """One record per block. The stream reports the usage as of the beginning, the file the
@@ -263,7 +276,9 @@ class Voice:
         event = {"type": "user", "uuid": ident, "message": message, "isSynthetic": True}
         self.emit({**event, "parent_tool_use_id": None, "timestamp": stamp()})
 
-    def result(self, spent: Spent, text: str, began: float, api_s: float, **fields: Any) -> None:
+    def result(
+        self, spent: TurnUsage, text: str, began: float, api_s: float, **fields: Any
+    ) -> None:
         """Reports the end of a turn. `fields` has what differs between the endings."""
         self.file.note("last-prompt", leafUuid=self.file.parent)
         self.file.note("cost-state", totalCostUSD=0, modelUsage=spent.models)

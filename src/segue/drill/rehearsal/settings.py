@@ -27,6 +27,8 @@ class Settings:
         self.window_tokens = _whole(env, "REHEARSAL_WINDOW", 0)
         self.is_compacting = not (env.get("DISABLE_AUTO_COMPACT") or env.get("DISABLE_COMPACT"))
         self.is_streaming_only = bool(env.get("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"))
+        self.has_hooks = env.get("REHEARSAL_HOOKS") != "0"
+        self.hooks: list[str] = []  # commands that run after a compaction
         self.model = ""
         self.output = "text"  # or json, stream-json
         self.input = "text"  # or stream-json

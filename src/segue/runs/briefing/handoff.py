@@ -17,7 +17,7 @@ from segue.runs.folders import read, read_json
 from segue.runs.legs.stream import LegStream
 from segue.runs.staff import Hand
 from segue.sessions.digest import read_session
-from segue.sessions.documents import known
+from segue.sessions.documents import known_work
 from segue.sessions.salvage import Salvager, salvage
 from segue.system.files import tree
 from segue.system.git import git
@@ -78,7 +78,7 @@ def _rescued(run: Run, folders: Sequence[Path]) -> list[Salvaged]:
         return []
     if origin.session_id in {read(folder / "session") for folder in folders}:
         return []
-    return [known(origin.agent, origin.path, origin.session_id, run.cwd).salvaged]
+    return [known_work(origin.agent, origin.path, origin.session_id, run.cwd).salvaged]
 
 
 def _sessions(

@@ -79,7 +79,7 @@ class Signals:
             self._into.append(CancelAsked(by="SIGTERM"))
 
 
-def meant(facts: list[AnyFact]) -> list[AnyFact]:
+def combined(facts: list[AnyFact]) -> list[AnyFact]:
     """What signals mean together. SIGTERM comes from the user, unless it comes from the system:
     to all processes when the machine goes down, with a hang-up when a login session ends, and
     to a run that was started to stay: its user runs `segue cancel`."""

@@ -47,8 +47,9 @@ from segue.core.stops.events import (
 from segue.runs.clock import Clock
 from segue.runs.legs.leg import Leg
 from segue.runs.legs.stream import LegStream, TurnEnd
-from segue.runs.legs.trackers.activity import LastWork, LegTimes, Refusals
+from segue.runs.legs.trackers.activity import CutCall, LastWork, LegTimes, Refusals
 from segue.runs.legs.trackers.answer import AnswerTracker, CheckpointAnswer
+from segue.runs.legs.trackers.halts import Halts
 from segue.runs.legs.trackers.loops import LoopDetector
 from segue.runs.legs.trackers.recalls import Recalls
 from segue.runs.legs.trackers.session_file import SessionFileTracker
@@ -88,10 +89,11 @@ class LegFollower:
         ask_key: str = "",
         is_only_asked: bool = False,
         request_bytes: int = 0,
+        earlier: Pending | None = None,
     ) -> None:
         """`file_from` is the size of the session's file when the leg began. For `ask_key` and
         `is_only_asked` see `AnswerTracker`. `request_bytes` is the length of a request for a
-        checkpoint."""
+        checkpoint. `earlier`: the output of an earlier leg of the same agent."""
         self.leg, self.number, self.drive, self.profile = leg, number, drive, profile
         self.env, self.session_id = env, session_id
         self.stream = LegStream(Path(leg.folder) / "stdout", profile, run.cwd)
@@ -101,10 +103,12 @@ class LegFollower:
         )
         self.file = SessionFileTracker(drive, profile, env=env, cwd=run.cwd, file_from=file_from)
         self.size = ContextSize(profile.name, windows, cwd=run.cwd, policy=run.policy)
-        self.pending = Pending(is_late=drive.size_after_tools)
-        self._request_bytes = request_bytes
+        self.pending = Pending(is_late=drive.size_after_tools, earlier=earlier)
+        self._request_bytes = request_bytes + drive.message_adds_bytes
         self.times, self.work = LegTimes(clock, run.leg_since), LastWork()
-        self.refusals, self.recalls = Refusals(), Recalls(run.id, number)
+        halts = Halts(Path(leg.folder)) if drive.halt_chars else None
+        self.refusals, self.recalls = Refusals(), Recalls(run.id, number, halts)
+        self.cut_call = CutCall()
         idle = idle or Idle(run.policy)
         idle.begin(progress.mark(), anew=run.circles is not None)
         self.progress, self.digest = progress, digest
@@ -195,14 +199,14 @@ class LegFollower:
         """How much it has printed so far, to both streams."""
         return _size_of(self.leg.stdout) + _size_of(self.leg.stderr)
 
-    def asked(self, *, is_cut: bool = False) -> None:
+    def begin_answer(self, *, is_cut: bool = False) -> None:
         """From now on, what it says is its answer. `is_cut`: its turn was interrupted for that."""
         self.asking.ask(is_cut=is_cut)
         self.turn.begin()
 
     def cut_for_recall(self) -> None:
         """Its turn is interrupted, and starts again with what its own compaction left out."""
-        self.recalls.cut = self.compactions.count
+        self.recalls.last_cut = self.compactions.count
         self.turn.begin()
 
     def boundary(self, run: Run) -> Boundary | None:
@@ -246,8 +250,10 @@ class LegFollower:
                 break
         if self.asking.is_due(self.live.lines):
             self._ask_again()
-        # A call may come from what only the file shows: a compaction.
-        facts += self._look_at_file(now, at_once=self._is_call_news)
+        # A call may come from what only the file shows: a compaction. And at a boundary, an old
+        # size would hide what the last turn added.
+        is_new = self._is_call_news or (self._boundary and self.drive.size_from == "file")
+        facts += self._look_at_file(now, at_once=is_new)
         self._look_at_stderr()
         if not tail.has_more:
             self._loops.caught_up()
@@ -301,6 +307,7 @@ class LegFollower:
             is_timely=is_timely,
             pending_tokens=self._pending_tokens,
             request_tokens=self.pending.cost(self._request_bytes),
+            opening_tokens=self.file.opening_tokens() if self.drive.resume_factor > 1 else 0,
         )
 
     @property
@@ -326,7 +333,7 @@ class LegFollower:
             if self.drive.hears is not None:
                 facts += self._hear(piece, now)
             events = self.stream.feed(piece, now)
-            keys = self._keys_heard()
+            keys = self._confirmed_keys()
             self.recalls.hear(keys)
             self.asking.hear(keys)
             for event in events:
@@ -336,10 +343,10 @@ class LegFollower:
                 self.turn.feed(record, self.times.awake, is_asked=is_asked)
         return facts
 
-    def _keys_heard(self) -> set[str]:
+    def _confirmed_keys(self) -> set[str]:
         """Keys of messages that are now part of the conversation. The watch sees all records,
         because it may have to combine two of them."""
-        return {self.turn.watch.heard(record) for record in self.live.records} - {""}
+        return {self.turn.watch.confirmed_key(record) for record in self.live.records} - {""}
 
     def _hear(self, lines: list[bytes], now: float) -> list[AnyFact]:
         """For an agent without records, every line counts as its words."""
@@ -448,6 +455,7 @@ class LegFollower:
             if isinstance(event, Reply | ToolCall):
                 facts += self._reply(acted=isinstance(event, ToolCall))
             facts += self._judge(event, now)
+            self.cut_call.feed(event)
             self.refusals.feed(event)
             self._count_compaction(event)
         size = self.file.size()

@@ -204,7 +204,7 @@ class Leg:
         for _ in range(2):
             if exit := self.exit():
                 return self._status("ended", exit)
-            if self._kept() is None and not self._was_kept():
+            if self._keeper_record() is None and not self._had_keeper():
                 return self._status(
                     "starting" if (self.folder / "spec.json").exists() else "not_started"
                 )
@@ -213,7 +213,7 @@ class Leg:
             # The keeper is gone. It may have written its last record after we looked.
         else:
             return self._status("lost")
-        record = self._kept()
+        record = self._keeper_record()
         return self._status("running" if record and record.agent_pid else "starting")
 
     def exit(self) -> Exit | None:
@@ -223,7 +223,7 @@ class Leg:
     def end_fd(self) -> int | None:
         """A descriptor that becomes readable when the keeper exits, to be closed by the caller;
         None if there is no keeper, or the system does not support it."""
-        record = self._kept()
+        record = self._keeper_record()
         if record is None or not hasattr(os, "pidfd_open") or not self._is_this_boot(record):
             return None
         try:
@@ -254,7 +254,7 @@ class Leg:
                 os.close(descriptor)
 
     def _status(self, state: State, exit: Exit | None = None) -> LegStatus:
-        record = self._kept()
+        record = self._keeper_record()
         if record is None:
             return LegStatus(state=state, exit=exit)
         return LegStatus(
@@ -265,12 +265,12 @@ class Leg:
             exit=exit,
         )
 
-    def _was_kept(self) -> bool:
+    def _had_keeper(self) -> bool:
         """Whether a keeper ever took it, even if its record was cut short when the machine stopped:
         then no other keeper will."""
         return (self.folder / "keeper.json").exists()
 
-    def _kept(self) -> KeeperRecord | None:
+    def _keeper_record(self) -> KeeperRecord | None:
         return _record(self.folder / "keeper.json", KeeperRecord)
 
     # Commands
@@ -353,14 +353,14 @@ class Leg:
         with self._locked():
             if exit := self.exit():
                 return exit
-            keeper, stored = self._kept(), self.spec()
+            keeper, stored = self._keeper_record(), self.spec()
             swept: list[EndedProcess] = []
             if stored is not None:
                 agent = (keeper.agent_pid, keeper.agent_start_ticks) if keeper else (0, 0)
                 if keeper and not self._is_this_boot(keeper):
                     agent = (0, 0)
                 swept = end_all(lambda: left_by(stored.mark, *agent), grace_s)
-            error = "the machine was restarted" if self._was_kept() else "it was never started"
+            error = "the machine was restarted" if self._had_keeper() else "it was never started"
             if keeper:
                 error = "its keeper was killed"
                 if not self._is_this_boot(keeper):

@@ -120,7 +120,7 @@ def _own(run: Run, stop: Stop) -> Stop | None:
         case "loop" if is_trace:
             reason = StopReason.UNKNOWN
             quote = outcomes.circles(run.circles) if run.circles else "no progress"
-            advice = f"Look at what it tried: segue logs {run.id}"
+            advice = f"To see what it tried: segue logs {run.id}"
         case "limit" | "cap" if is_trace and run.outcome_due is not None:
             timed = run.outcome_due.exit_code == outcomes.TIMED_OUT
             reason = StopReason.TIMEOUT if timed else StopReason.MAX_BUDGET

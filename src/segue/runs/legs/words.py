@@ -20,7 +20,7 @@ from segue.system.files.stream import CHUNK_BYTES, LINE_BYTES, Tail
 Who = Literal["you", "segue", "agent", "tool", "result", "note"]
 
 
-class Said(Struct, kw_only=True):
+class Utterance(Struct, kw_only=True):
     """One thing that was said or done. For a tool: its name, its arguments, and how it ended.
     `result` says how the call with that id ended; a `Conversation` has it in the tool itself."""
 
@@ -32,26 +32,28 @@ class Said(Struct, kw_only=True):
     result: str = ""
 
 
-def said(event: Event) -> Said | None:
+def utterance(event: Event) -> Utterance | None:
     """What an event says to people; None if nothing."""
     match event:
         case Prompt(text=text) if text.strip():
-            return Said(who=_who(text), text=text, at=event.at)
+            return Utterance(who=_who(text), text=text, at=event.at)
         case Reply(text=text) if text.strip():
-            return Said(who="agent", text=text, at=event.at)
+            return Utterance(who="agent", text=text, at=event.at)
         case ToolCall():
             what = event.command or event.argument or " ".join(event.files)
-            return Said(who="tool", text=what, at=event.at, tool=event.name, call_id=event.call_id)
+            return Utterance(
+                who="tool", text=what, at=event.at, tool=event.name, call_id=event.call_id
+            )
         case Result():
-            return Said(
+            return Utterance(
                 who="result", text="", at=event.at, call_id=event.call_id, result=_ended(event)
             )
         case Compaction(phase="done"):
-            return Said(who="note", text="the agent compacted its context", at=event.at)
+            return Utterance(who="note", text="the agent compacted its context", at=event.at)
         case Ended():
             return None
         case Failure(message=message) if message.strip():
-            return Said(who="note", text=message, at=event.at)
+            return Utterance(who="note", text=message, at=event.at)
     return None
 
 
@@ -72,14 +74,14 @@ class Conversation:
     """Takes a session's events; `said` is the conversation so far."""
 
     def __init__(self) -> None:
-        self.said: list[Said] = []
+        self.said: list[Utterance] = []
 
     def feed(self, event: Event) -> None:
         """Takes the next event."""
-        if (each := said(event)) is not None:
+        if (each := utterance(event)) is not None:
             self.add(each)
 
-    def add(self, each: Said) -> None:
+    def add(self, each: Utterance) -> None:
         """The same for something that was read before."""
         if each.who == "result":
             for tool in reversed(self.said):
@@ -127,10 +129,10 @@ class LegWords:
         """Whether the last look left something that is already there."""
         return self._tail.has_more
 
-    def look(self, max_bytes: int = CHUNK_BYTES) -> list[Said]:
+    def look(self, max_bytes: int = CHUNK_BYTES) -> list[Utterance]:
         """What was said since the last look, in about this many bytes of output."""
         sentences = said_in(self.folder) if self.folder.is_dir() else []
-        found = [Said(who=_who(text), text=text) for text in sentences[self._told :]]
+        found = [Utterance(who=_who(text), text=text) for text in sentences[self._told :]]
         self._told = max(self._told, len(sentences))
         try:
             return [*found, *self._read(self._tail.read(max_bytes))]
@@ -141,7 +143,7 @@ class LegWords:
         """Skips what is there, except for its end."""
         self._tail.skip(keep_bytes)
 
-    def finish(self) -> list[Said]:
+    def finish(self) -> list[Utterance]:
         """What is only known once nothing more arrives."""
         rest = self._tail.rest()
         found = self._read([rest]) if rest else []
@@ -150,13 +152,13 @@ class LegWords:
         self._tail.close()
         return found
 
-    def _read(self, lines: list[bytes]) -> list[Said]:
+    def _read(self, lines: list[bytes]) -> list[Utterance]:
         if self._is_plain:
             text = b"\n".join(lines).decode("utf-8", "replace").strip()
-            return [Said(who="agent", text=text)] if text else []
+            return [Utterance(who="agent", text=text)] if text else []
         return self._words(self._live.feed(lines)) if self._live is not None else []
 
-    def _words(self, events: list[Event]) -> list[Said]:
+    def _words(self, events: list[Event]) -> list[Utterance]:
         # Prompts were returned above.
-        found = (said(event) for event in events if not isinstance(event, Prompt))
+        found = (utterance(event) for event in events if not isinstance(event, Prompt))
         return [each for each in found if each is not None]

@@ -80,6 +80,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     check: str = ""
     share_tree: bool = False
     origin: Origin | None = None  # the session that it continues
+    said: tuple[str, ...] = ()  # what the user added to the task in an earlier run of it
     others: tuple["RunRequest", ...] = ()
     """The same task for each other agent of the list, in order: who may take it over."""
 
@@ -133,7 +134,7 @@ def driven(
     return drive, command
 
 
-def wanted(
+def request(
     task: str,
     agent: str,
     settings: Settings,
@@ -157,7 +158,7 @@ def wanted(
     name = canonical(agent)
     if others:
         _must_be_there((agent, *others), settings, env)
-    drive, command = driven(name, env, _said_by(agent, settings))
+    drive, command = driven(name, env, _agent_source(agent, settings))
     own = settings.flags.get(name, ()) if flags is None else flags
     if fault := drive.refuses(own):
         raise InputError(f"{name}: {fault}")
@@ -172,7 +173,7 @@ def wanted(
         check=settings.check,
         share_tree=settings.share_tree,
         others=tuple(
-            wanted(task, each, settings, env, cwd=cwd, policy=policy, dry=True) for each in others
+            request(task, each, settings, env, cwd=cwd, policy=policy, dry=True) for each in others
         ),
     )
 
@@ -182,7 +183,7 @@ def _must_be_there(names: Sequence[str], settings: Settings, env: Mapping[str, s
     faults = []
     for name in names:
         try:
-            driven(canonical(name), env, _said_by(name, settings))
+            driven(canonical(name), env, _agent_source(name, settings))
         except NoAgent as fault:
             faults.append(str(fault))
     if faults:
@@ -213,7 +214,7 @@ def literal(command: str) -> str:
     return command if command.isascii() and command.isprintable() else json.dumps(command)
 
 
-def _said_by(agent: str, settings: Settings) -> str:
+def _agent_source(agent: str, settings: Settings) -> str:
     """Where the user named this agent."""
     source = settings.sources.get("run.agent")
     if source is None or agent not in (settings.agent, *settings.relay) or source.kind == "default":
@@ -245,6 +246,7 @@ def new_run(wanted: RunRequest, now: float, run_id: str = "") -> Run:
     return Run(
         id=run_id or new_id(),
         task=wanted.task,
+        said=wanted.said,
         agent=wanted.agent,
         cwd=wanted.cwd,
         created_at=now,

@@ -63,11 +63,11 @@ class Detached:
                 # One that had ended before and is as it was then was not driven.
                 if found is not None and found.state.is_final and found != self._run:
                     return
-                raise StateError(f"{self.run_id} could not be detached: {self.said()}")
+                raise StateError(f"{self.run_id} could not be detached: {self.last_line()}")
             time.sleep(_LOOK_S)
         raise StateError(f"{self.run_id}: its process does not respond; see {self.log}")
 
-    def said(self) -> str:
+    def last_line(self) -> str:
         """Its last line."""
         try:
             text = Path(self.log).read_bytes()[self._from :].decode("utf-8", "replace")

@@ -32,7 +32,8 @@ def warnings(
             is_first=each is wanted,
         )
         if wanted.others and may_start and not _tells_version(each, env):
-            yield f"{each.agent} does not report its version; try: {shlex.join(_asked(each))}"
+            command = shlex.join(_version_command(each))
+            yield f"{each.agent} does not report its version; try: {command}"
 
 
 def permissions(
@@ -105,14 +106,14 @@ def _set(agent: str, found: Access) -> str:
     return f"{agent} = [{words}] under [run.flags] in {config.user_file()}"
 
 
-def _asked(wanted: RunRequest) -> tuple[str, ...]:
+def _version_command(wanted: RunRequest) -> tuple[str, ...]:
     return wanted.drive.version(wanted.command)
 
 
 def _tells_version(wanted: RunRequest, env: Mapping[str, str]) -> bool:
     try:
         done = subprocess.run(  # noqa: S603 - an agent that is about to run
-            _asked(wanted),
+            _version_command(wanted),
             env=dict(env),
             cwd=wanted.cwd,
             stdin=subprocess.DEVNULL,

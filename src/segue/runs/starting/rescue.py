@@ -32,7 +32,7 @@ from segue.runs.briefing import handoff
 from segue.runs.briefing.instructions import unread_after
 from segue.runs.briefing.prompts import Prompts
 from segue.runs.starting.begin import RunRequest, new_run
-from segue.sessions.documents import Known
+from segue.sessions.documents import KnownWork
 from segue.system.files import tree
 
 _SLACK_S = 2.0  # a tool may write a little after the last record
@@ -50,7 +50,7 @@ class FirstLeg(Struct, frozen=True, kw_only=True):
 
 
 def origin_of(
-    session: Session, reason: StopReason, known: Known, *, cwd: str, is_same: bool, is_cut: bool
+    session: Session, reason: StopReason, known: KnownWork, *, cwd: str, is_same: bool, is_cut: bool
 ) -> Origin:
     """What a run must know about the session. `is_same`: the run continues in it; `is_cut`: the
     last record of its file is incomplete, so its content is unknown."""

@@ -122,7 +122,7 @@ class RunsFile(Database):
         with self.guarded():
             return self.db.execute(sql, values).fetchall()
 
-    def made(self, row: Sequence[Any], names: Sequence[str], kind: type[T]) -> T:
+    def decode_row(self, row: Sequence[Any], names: Sequence[str], kind: type[T]) -> T:
         """Decodes a row into its type."""
         try:
             return convert({n: _value(n, v) for n, v in zip(names, row, strict=True)}, kind)

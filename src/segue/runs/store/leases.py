@@ -41,7 +41,7 @@ def is_dead(holder: Holder, here: LocalHost, started: float | None) -> bool:
     return started is None or abs(started - holder.started) > 0.001
 
 
-def lost(key: str, holder: Holder | None) -> LeaseLost:
+def lease_lost(key: str, holder: Holder | None) -> LeaseLost:
     """The error for a process that may no longer write."""
     who = (
         (f"process {holder.pid} of {holder.machine} holds it now")

@@ -107,7 +107,7 @@ class MemoryStore(StoreRules):
             return sorted(name for name in self._log if name.startswith(prefix))
 
     def legs(self, run_id: str) -> list[StoredLeg]:
-        return self._kept("leg", StoredLeg, run_id)
+        return self._records_of("leg", StoredLeg, run_id)
 
     def sessions(self) -> list[tuple[str, str]]:
         with self._lock:
@@ -117,13 +117,13 @@ class MemoryStore(StoreRules):
         return [*found, *(pair for pair in begun if pair[0] and pair not in found)]
 
     def readings(self, run_id: str) -> list[StoredReading]:
-        return self._kept("reading", StoredReading, run_id)
+        return self._records_of("reading", StoredReading, run_id)
 
     def stops(self, run_id: str) -> list[StoredStop]:
-        return self._kept("stop", StoredStop, run_id)
+        return self._records_of("stop", StoredStop, run_id)
 
     def decisions(self, run_id: str) -> list[StoredDecision]:
-        return self._kept("decision", StoredDecision, run_id)
+        return self._records_of("decision", StoredDecision, run_id)
 
     def timers(self, due_before: float | None = None) -> list[StoredTimer]:
         with self._lock:
@@ -146,7 +146,7 @@ class MemoryStore(StoreRules):
                     self.change_row(change)
         return drifts
 
-    def _kept(self, table: str, kind: type[T], run_id: str) -> list[T]:
+    def _records_of(self, table: str, kind: type[T], run_id: str) -> list[T]:
         with self._lock:
             rows = sorted(self._tables[table].items())
             return [

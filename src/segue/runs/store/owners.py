@@ -26,7 +26,7 @@ def owners(store: Store, session_ids: Collection[str]) -> dict[str, Owner]:
         run = store.run(run_id)
         if run is None:
             continue
-        state = run_seen(run, _driver(store, run))
+        state = run_summary(run, _driver(store, run))
         for session_id, successor in _line(run, store.legs(run_id)).items():
             if session_id in wanted and run.created_at >= begun.get(session_id, 0.0):
                 found[session_id] = Owner(state, successor)
@@ -34,7 +34,7 @@ def owners(store: Store, session_ids: Collection[str]) -> dict[str, Owner]:
     return found
 
 
-def run_seen(run: Run, driver: Holder | None) -> RunSeen:
+def run_summary(run: Run, driver: Holder | None) -> RunSeen:
     """A run as sessions refer to it; `driver`: the live process that drives it."""
     wait = run.wait if run.state is RunState.WAITING else None
     return RunSeen(

@@ -131,7 +131,7 @@ class StoreRules(ABC):
         """Raises LeaseLost unless the lease is held in this epoch."""
         now, holder = self.lease_of(key)
         if holder is None or now != epoch:
-            raise leases.lost(key, holder)
+            raise leases.lease_lost(key, holder)
 
 
 def changed_row(row: dict[str, Any] | None, change: TableChange) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class SqliteStore(RunsFile, StoreRules):
     def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
         sql = f"SELECT {_EVENT} FROM event WHERE run = ? AND seq > ? ORDER BY seq"  # noqa: S608
         return [
-            self.made(row, _COLUMNS, Entry) for row in self.rows(sql, (cell(run_id), after_seq))
+            self.decode_row(row, _COLUMNS, Entry)
+            for row in self.rows(sql, (cell(run_id), after_seq))
         ]
 
     # What is made from it
@@ -103,7 +104,7 @@ class SqliteStore(RunsFile, StoreRules):
         return [name for (value,) in rows if (name := text(value)).startswith(prefix)]
 
     def legs(self, run_id: str) -> list[StoredLeg]:
-        return self._kept("leg", StoredLeg, run_id)
+        return self._records_of("leg", StoredLeg, run_id)
 
     def sessions(self) -> list[tuple[str, str]]:
         sql = (
@@ -113,13 +114,13 @@ class SqliteStore(RunsFile, StoreRules):
         return [(text(session), text(run)) for session, run in self.rows(sql)]
 
     def readings(self, run_id: str) -> list[StoredReading]:
-        return self._kept("reading", StoredReading, run_id)
+        return self._records_of("reading", StoredReading, run_id)
 
     def stops(self, run_id: str) -> list[StoredStop]:
-        return self._kept("stop", StoredStop, run_id)
+        return self._records_of("stop", StoredStop, run_id)
 
     def decisions(self, run_id: str) -> list[StoredDecision]:
-        return self._kept("decision", StoredDecision, run_id)
+        return self._records_of("decision", StoredDecision, run_id)
 
     def timers(self, due_before: float | None = None) -> list[StoredTimer]:
         names = StoredTimer.__struct_fields__
@@ -128,7 +129,7 @@ class SqliteStore(RunsFile, StoreRules):
             " ORDER BY until, run",
             (due_before,),
         )
-        return [self.made(row, names, StoredTimer) for row in rows]
+        return [self.decode_row(row, names, StoredTimer) for row in rows]
 
     def rebuild(self, step: StepFunction | None = None) -> list[Drift]:
         """Derives everything from the log again. Reports where this version's machine leads to a
@@ -150,11 +151,11 @@ class SqliteStore(RunsFile, StoreRules):
                     raise self.unreadable(f"the log of {text(name)}", fault) from None
         return drifts
 
-    def _kept(self, table: str, kind: type[T], run_id: str) -> list[T]:
+    def _records_of(self, table: str, kind: type[T], run_id: str) -> list[T]:
         names = kind.__struct_fields__  # type: ignore[attr-defined]
         order = ", ".join(TABLES[table])
         sql = f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {order}"  # noqa: S608
-        return [self.made(row, names, kind) for row in self.rows(sql, (cell(run_id),))]
+        return [self.decode_row(row, names, kind) for row in self.rows(sql, (cell(run_id),))]
 
     # What is too large for the log
 
@@ -204,7 +205,9 @@ class SqliteStore(RunsFile, StoreRules):
     def asks(self, run_id: str, after: int = 0) -> list[StoredAsk]:
         sql = "SELECT number, run, what, at FROM ask WHERE run = ? AND number > ? ORDER BY number"
         names = StoredAsk.__struct_fields__
-        return [self.made(row, names, StoredAsk) for row in self.rows(sql, (cell(run_id), after))]
+        return [
+            self.decode_row(row, names, StoredAsk) for row in self.rows(sql, (cell(run_id), after))
+        ]
 
     def drop_asks(self, run_id: str, up_to: int) -> None:
         self.rows("DELETE FROM ask WHERE run = ? AND number <= ?", (cell(run_id), up_to))

@@ -15,7 +15,7 @@ from segue.core.sessions.spend import Spend
 from segue.errors import SegueError
 from segue.runs.folders import RunFolder, read, write
 from segue.runs.journal import Journal
-from segue.runs.legs.trackers.spending import spent
+from segue.runs.legs.trackers.spending import spend_by_model
 from segue.runs.store.port import Entry
 from segue.runs.telemetry.spans import RunSpans
 from segue.system.telemetry import setup
@@ -116,7 +116,7 @@ class RunTelemetry:
         if drive is None or drive.session_file is None or not session:
             return {}
         path = drive.session_file(session, self._env, run.cwd)
-        total = spent(drive.agent, path, session) if path else {}
+        total = spend_by_model(drive.agent, path, session) if path else {}
         is_resumed = span.attributes.get("segue.leg.prompt") not in ("task", "continuation")
         is_known = any(key.startswith(f"{session}\n") for key in self._known)
         found = {}

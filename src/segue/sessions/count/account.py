@@ -56,12 +56,14 @@ def account(
         counted = {file: row for file, row in rows.items() if row is not None}
         for file, row in counted.items():
             _add(totals, tally_of(row), is_child=file in children)
-        totals.spend = _spent([counted[file] for file in sorted(counted, key=lambda f: f.path)])
+        totals.spend = _spend_by_model(
+            [counted[file] for file in sorted(counted, key=lambda f: f.path)]
+        )
     totals.typical = typical(session.agent, index, found)
     return totals
 
 
-def _spent(rows: Sequence[CountedFile]) -> dict[str, Spend]:
+def _spend_by_model(rows: Sequence[CountedFile]) -> dict[str, Spend]:
     """Counts each reply once, by the same rules as a scan: a sub-agent's reply may be in its
     parent's file too."""
     merged = Ledger()
@@ -84,7 +86,7 @@ def _add(result: SessionAccount, tally: Tally, *, is_child: bool) -> None:
 
 def _from_database(result: SessionAccount, session: Session) -> None:
     try:
-        rows = database.spent(session.path, session.session_id)
+        rows = database.spend_by_model(session.path, session.session_id)
         listed = database.todos(session.path, session.session_id)
         files = database.files_changed(session.path, session.session_id)
         compactions = database.compactions(session.path, session.session_id)

@@ -144,7 +144,7 @@ def count(file: FileOnDisk, old: CountedFile | None) -> tuple[CountedFile, Ledge
         return _count_database(file, make, old)
     handle = find.open_file(file.path)
     try:
-        tally, ledger, start = _known(handle, file, None if file.is_document else old)
+        tally, ledger, start = _valid_count(handle, file, None if file.is_document else old)
         counter = make(tally, ledger)
         if file.is_document:
             from segue.sessions import tail
@@ -189,7 +189,7 @@ def _count_database(
     except database.Unreadable as fault:
         raise OSError(None, str(fault)) from None
     counter = make(tally, ledger)
-    data = b"\n".join(_told(row) for row in rows)
+    data = b"\n".join(_row_line(row) for row in rows)
     counter.feed(data, len(data))
     counter.close()
     times = [at for row in rows if isinstance(at := row["time_updated"], int)]
@@ -202,7 +202,7 @@ def _count_database(
     return counted, ledger, 0
 
 
-def _told(row: dict[str, Any]) -> bytes:
+def _row_line(row: dict[str, Any]) -> bytes:
     try:
         return _line(row)
     except (UnicodeError, OverflowError):
@@ -221,7 +221,9 @@ def _tally(row: CountedFile) -> Tally | None:
         return None
 
 
-def _known(handle: int, file: FileOnDisk, old: CountedFile | None) -> tuple[Tally, Ledger, int]:
+def _valid_count(
+    handle: int, file: FileOnDisk, old: CountedFile | None
+) -> tuple[Tally, Ledger, int]:
     """The earlier count, if it is still valid: the same file, not shorter, with the same bytes at
     its start and just before the offset up to which it was read."""
     if old is not None:

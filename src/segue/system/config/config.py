@@ -69,7 +69,7 @@ def policy() -> Policy:
         raise ConfigError(f"{_place(written, table, fault)}: [policy]: {message}") from None
 
 
-def _place(written: "Written", table: dict[str, Any], fault: msgspec.ValidationError) -> str:
+def _place(written: "ConfigText", table: dict[str, Any], fault: msgspec.ValidationError) -> str:
     """Where the invalid value is: at the key that the message names, or at several if they
     contradict each other."""
     found = re.search(r"\$\.(\w+)", str(fault))
@@ -226,7 +226,7 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
-class Written(NamedTuple):
+class ConfigText(NamedTuple):
     """A parsed config file."""
 
     path: Path
@@ -252,18 +252,18 @@ class Written(NamedTuple):
         return ConfigError(f"{self.at(*table, name)}: {unknown(what, name, table, known)}")
 
 
-def read(path: Path) -> Written:
+def read(path: Path) -> ConfigText:
     """Parses a config file; empty if it does not exist. Raises ConfigError with one line if it
     cannot be read, is not TOML, or has an unknown table."""
     try:
         raw = files.read_plain(path, _MAX_BYTES)
     except FileNotFoundError:
-        return Written(path, "", {})
+        return ConfigText(path, "", {})
     except OSError as fault:
         raise ConfigError(f"{path}: cannot be read: {fault.strerror}") from None
     try:
         text = raw.decode("utf-8-sig")  # some editors begin a file with a byte-order mark
-        written = Written(path, text, tomllib.loads(text))
+        written = ConfigText(path, text, tomllib.loads(text))
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: cannot be read: not UTF-8") from None
     except RecursionError:
@@ -312,7 +312,7 @@ def check_preset(name: object, where: str) -> Policy:
     return PRESETS[name]
 
 
-def check_homes(written: Written) -> dict[str, list[str]]:
+def check_homes(written: ConfigText) -> dict[str, list[str]]:
     """[homes] of a file, by agents' own names."""
     known = (*agents.stores(), "markdown")
     found: dict[str, list[str]] = {}

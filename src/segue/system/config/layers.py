@@ -96,7 +96,7 @@ class Layer(Struct):
 class _Taker:
     """Adds the settings of one source to a layer, key by key. Raises ConfigError."""
 
-    def __init__(self, kind: Kind, place: config.Written | str) -> None:
+    def __init__(self, kind: Kind, place: config.ConfigText | str) -> None:
         self.kind, self.place, self.layer = kind, place, Layer()
 
     def source(self, *keys: str) -> Source:
@@ -179,7 +179,7 @@ class _Taker:
             if self.kind == "project file" and key not in project_rules.MAY:
                 raise self.not_projects(*keys, key)
             typed = None if value == "none" else value
-            typed = self.typed(typed, KEYS[key], (*keys, key))
+            typed = self.convert(typed, KEYS[key], (*keys, key))
             if key == "handoff_folder":
                 self.stays(typed, (*keys, key))
             if key == "name":
@@ -191,7 +191,7 @@ class _Taker:
         for key, value in table.items():
             if key not in RUN:
                 raise self.fault(config.unknown("key", key, ("run",), RUN), "run", key)
-            typed = self.typed(value, RUN[key], ("run", key))
+            typed = self.convert(value, RUN[key], ("run", key))
             if key == "flags":
                 for name, words in typed.items():
                     self.put("run.flags", agents.canonical(name), words, ("run", "flags", name))
@@ -223,7 +223,7 @@ class _Taker:
         for key, value in table.items():
             if key not in QUEUE:
                 raise self.fault(config.unknown("key", key, ("queue",), QUEUE), "queue", key)
-            typed = self.typed(None if value == "none" else value, QUEUE[key], ("queue", key))
+            typed = self.convert(None if value == "none" else value, QUEUE[key], ("queue", key))
             self.put("queue", key, typed, ("queue", key))
 
     def fleet(self, table: Mapping[str, Any]) -> None:
@@ -245,7 +245,7 @@ class _Taker:
         for key, value in table.items():
             if key not in WORKTREE:
                 raise self.fault(config.unknown("key", key, keys, WORKTREE), *keys, key)
-            typed = self.typed(value, WORKTREE[key], (*keys, key))
+            typed = self.convert(value, WORKTREE[key], (*keys, key))
             for name in typed if key == "link" else ():
                 inner = os.path.normpath(name)
                 if not name or os.path.isabs(name) or inner.startswith("..") or inner == ".":
@@ -271,7 +271,7 @@ class _Taker:
             for key in values:
                 if key not in types:
                     raise self.fault(config.unknown("key", key, keys, types), *keys, key)
-            found = {key: self.typed(values[key], types[key], (*keys, key)) for key in values}
+            found = {key: self.convert(values[key], types[key], (*keys, key)) for key in values}
             try:
                 custom = Custom(**found)
                 drive_of(name, custom)
@@ -286,7 +286,7 @@ class _Taker:
         for key, value in table.items():
             if key not in PROMPTS:
                 raise self.fault(config.unknown("key", key, ("prompts",), PROMPTS), "prompts", key)
-            path = base / Path(self.typed(value, str, ("prompts", key))).expanduser()
+            path = base / Path(self.convert(value, str, ("prompts", key))).expanduser()
             self.stays(str(value), ("prompts", key))
             self.put("prompts", key, path, ("prompts", key))
 
@@ -308,7 +308,7 @@ class _Taker:
     def put(self, table: str, name: str, value: Any, keys: tuple[str, ...]) -> None:
         self.layer.rest[table, name] = Value(value, self.source(*keys))
 
-    def typed(self, value: Any, kind: Any, keys: tuple[str, ...]) -> Any:
+    def convert(self, value: Any, kind: Any, keys: tuple[str, ...]) -> Any:
         """Converts a value to its type; the text of a flag or variable may be a number."""
         try:
             return msgspec.convert(value, kind, strict=not isinstance(self.place, str))
@@ -321,7 +321,7 @@ class _Taker:
             ) from None
 
 
-def from_file(written: config.Written, kind: Kind) -> Layer:
+def from_file(written: config.ConfigText, kind: Kind) -> Layer:
     """The settings of a file. Raises ConfigError, as the others do."""
     return _Taker(kind, written).tables(written.data)
 

@@ -33,10 +33,10 @@ class Project:
         """The policy for that agent and model; created once."""
         found = self._policies.get((agent, model))
         if found is None:
-            found = self._policies[agent, model] = self._made(agent, model)
+            found = self._policies[agent, model] = self._make(agent, model)
         return found
 
-    def _made(self, agent: str, model: str) -> Policy:
+    def _make(self, agent: str, model: str) -> Policy:
         return self.settings.policy(agent, model)
 
 

@@ -42,7 +42,7 @@ def keep(models: list[str]) -> None:
     """Stores the prices of these models for the next process; never raises. Prices that depend on
     the date or the hour are looked up each time."""
     stamp = _list_stamp()
-    known = _kept(stamp)
+    known = _stored_rates(stamp)
     new = {model: _from_list(model) for model in models if model and model not in known}
     found = {model: entry[0] for model, entry in new.items() if entry[1]}
     if not stamp or not found or len(known) + len(found) > _MAX_KEPT:
@@ -63,7 +63,7 @@ Rates = tuple[Decimal, ...]
 def _rates(model: str) -> Rates | None:
     """The price of one token: input, output, cache read, cache write for five minutes and for an
     hour."""
-    stored = _kept(_list_stamp())
+    stored = _stored_rates(_list_stamp())
     return stored[model] if model in stored else _from_list(model)[0]
 
 
@@ -78,18 +78,18 @@ def _list_stamp() -> str:
     return ""
 
 
-def _kept(stamp: str) -> dict[str, Rates | None]:
+def _stored_rates(stamp: str) -> dict[str, Rates | None]:
     """The stored prices by model; None for a model without a price."""
     try:
         place = os.path.join(state.state_folder(), KEPT_NAME)
         changed = os.stat(place)
     except OSError:
         return {}
-    return _read_kept(place, (changed.st_ino, changed.st_mtime_ns), stamp)
+    return _read_rates(place, (changed.st_ino, changed.st_mtime_ns), stamp)
 
 
 @lru_cache(maxsize=2)
-def _read_kept(place: str, changed: tuple[int, int], stamp: str) -> dict[str, Rates | None]:
+def _read_rates(place: str, changed: tuple[int, int], stamp: str) -> dict[str, Rates | None]:
     try:
         with open(place, encoding="utf-8") as file:
             decoded: Any = json.loads(file.read(_MAX_BYTES))

@@ -87,9 +87,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         """The policy for an agent and a model, as far as they are known, in the folder for which
         the settings were loaded. Never raises: `load` has tried all of them, except for
         combinations that contradict each other only together; those get the general values."""
-        return self._made(agent, model)[0]
+        return self._make_policy(agent, model)[0]
 
-    def _made(self, agent: str, model: str) -> tuple[Policy, dict[str, Source]]:
+    def _make_policy(self, agent: str, model: str) -> tuple[Policy, dict[str, Source]]:
         try:
             return _make(self.layers, agent, model, self.cwd)
         except ConfigError:
@@ -106,7 +106,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def policy_sources(self, agent: str = "", model: str = "") -> dict[str, Source]:
         """Where each value of that policy comes from."""
-        return self._made(agent, model)[1]
+        return self._make_policy(agent, model)[1]
 
 
 def load(

@@ -35,7 +35,7 @@ def plain(fault: msgspec.ValidationError, kind: Any = None) -> str:
     if expected is None and enum is None:
         return str(fault)
     if kind is not None:
-        must = _wanted(inspect.type_info(kind))
+        must = _expected(inspect.type_info(kind))
     elif expected is not None:
         bound = expected[2].strip().replace(">=", "at least").replace("<=", "at most")
         words = [_ONE.get(name, name) for name in expected[1].split(" | ") if name != "null"]
@@ -73,10 +73,10 @@ def split(fault: msgspec.ValidationError) -> tuple[str, str]:
     return (at[1], at[2]) if at is not None else (message, "")
 
 
-def _wanted(kind: inspect.Type) -> str:
+def _expected(kind: inspect.Type) -> str:
     match kind:
         case inspect.UnionType():
-            wanted = [_wanted(t) for t in kind.types if not isinstance(t, inspect.NoneType)]
+            wanted = [_expected(t) for t in kind.types if not isinstance(t, inspect.NoneType)]
             return " or ".join(wanted)
         case inspect.IntType() | inspect.FloatType():
             one = _ONE["int" if isinstance(kind, inspect.IntType) else "float"]

@@ -91,7 +91,7 @@ def read_document(path: str, *, project: str = "") -> tuple[str, str]:
     except (OSError, ValueError) as fault:
         if isinstance(fault, OSError) and fault.errno == errno.ELOOP:
             return "", "it is a link"
-        return "", f"it cannot be read: {_said(fault)}"
+        return "", f"it cannot be read: {_error_text(fault)}"
     try:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
@@ -102,7 +102,7 @@ def read_document(path: str, *, project: str = "") -> tuple[str, str]:
         while len(data) <= MAX_BYTES and (more := os.read(handle, MAX_BYTES + 1 - len(data))):
             data += more
     except OSError as fault:
-        return "", f"it cannot be read: {_said(fault)}"
+        return "", f"it cannot be read: {_error_text(fault)}"
     finally:
         os.close(handle)
     if len(data) > MAX_BYTES:
@@ -165,5 +165,5 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def _said(fault: Exception) -> str:
+def _error_text(fault: Exception) -> str:
     return (fault.strerror or str(fault)) if isinstance(fault, OSError) else str(fault)

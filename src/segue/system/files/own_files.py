@@ -62,10 +62,10 @@ def delete(folder: Path) -> list[str]:
     if place.parent != folder / state.WATCH_NAME:
         for ending in ("", ".lock", state.SPOOL_ENDING, f"{state.SPOOL_ENDING}.taken"):
             _delete(Path(f"{place}{ending}"))
-    return list(_left(folder))
+    return list(_remaining_names(folder))
 
 
-def _left(folder: Path) -> Iterator[str]:
+def _remaining_names(folder: Path) -> Iterator[str]:
     for entry in _entries(folder):
         if entry.name in (*_OWN, *WORK) and entry.is_dir():
             for inner in _entries(Path(entry.path)):

@@ -128,7 +128,7 @@ def take(cwd: str, run: str, name: str, now: float, *, max_s: float = MAX_S) -> 
                 return SnapshotResult(snapshot=old)
         own = _own_index(ready)
         changed = git.changed_paths(ready, until)
-        paths, left_out = _kept(ready.top, changed.paths)
+        paths, left_out = _storable(ready.top, changed.paths)
         given = b"".join(path + b"\0" for path in paths)
         words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
         if paths and own(words, until, given).code != 0:
@@ -317,7 +317,7 @@ def _own_index(ready: Apart) -> Apart:
     return apart.with_options("-c", "core.splitIndex=false")
 
 
-def _kept(top: str, paths: Sequence[bytes]) -> tuple[list[bytes], int]:
+def _storable(top: str, paths: Sequence[bytes]) -> tuple[list[bytes], int]:
     """The files that can be stored, and how many cannot."""
     found, left, left_out = [], MAX_BYTES, 0
     for path in paths:

@@ -33,8 +33,8 @@ _END_S = 5.0
 class Lent:
     """How it ended: its exit code (negative: the signal), and the signal that ended us, or 0."""
 
-    def __init__(self, code: int, told: int) -> None:
-        self.code, self.told = code, told
+    def __init__(self, code: int, signal_number: int) -> None:
+        self.code, self.signal_number = code, signal_number
 
 
 def lend(argv: Sequence[str], env: Mapping[str, str]) -> Lent:

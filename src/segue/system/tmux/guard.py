@@ -78,7 +78,7 @@ class PaneGuard:
 
     def look(self) -> tuple[PaneCapture, PaneMoment]:
         """What the pane shows, and the state that must not change afterwards."""
-        shown, variables = self.tmux.seen(self.pane, self._form + "|#{@segue_text}")
+        shown, variables = self.tmux.capture_with(self.pane, self._form + "|#{@segue_text}")
         fields = variables.split("|")
         if len(fields) != 6:
             raise TmuxError("tmux: its formats are not understood (3.2 or newer is needed)")
@@ -97,14 +97,14 @@ class PaneGuard:
     def is_intact(self, moment: PaneMoment) -> bool:
         """Whether no key was delivered since the beginning."""
         began = self._began
-        return began is not None and moment.line in (began.line, _held(began).line)
+        return began is not None and moment.line in (began.line, _as_held(began).line)
 
     def act(self, *commands: str, cursor: tuple[int, int] | None = None) -> bool:
         """Carries out tmux commands, all at once, if nothing has changed since the beginning and
         the cursor is there. Returns whether it did."""
         if self._began is None:
             return False
-        same = [f"#{{==:{self._form},{m.line}}}" for m in (self._began, _held(self._began))]
+        same = [f"#{{==:{self._form},{m.line}}}" for m in (self._began, _as_held(self._began))]
         condition = f"#{{||:{same[0]},{same[1]}}}"
         if cursor is not None:
             where = f"#{{==:#{{cursor_x}} #{{cursor_y}},{cursor[0]} {cursor[1]}}}"
@@ -132,7 +132,7 @@ class PaneGuard:
         table = f"segue-{secrets.token_hex(6)}"
         self._hold = table
         self.tmux.run_all(
-            ("bind-key", "-T", table, "Any", self._kept_back(table, alone=len(names) == 1)),
+            ("bind-key", "-T", table, "Any", self._held_key_command(table, alone=len(names) == 1)),
             # In case nothing begins it.
             ("run-shell", "-b", "-d", str(2 * HOLD_S), "-C", f"unbind-key -a -q -T {table}"),
         )
@@ -156,9 +156,10 @@ class PaneGuard:
             with contextlib.suppress(TmuxError):
                 self.tmux.run(*command)
         with contextlib.suppress(TmuxError):
-            if self._told("@segue_held"):  # "0" too, so that the next look sees what was delivered
+            # "0" too, so that the next look sees what was delivered
+            if self._option_value("@segue_held"):
                 until = time.monotonic() + _ECHO_S
-                while time.monotonic() < until and not self._told("@segue_late"):
+                while time.monotonic() < until and not self._option_value("@segue_late"):
                     time.sleep(_POLL_S / 5)
                 time.sleep(_POLL_S * 2)
 
@@ -177,11 +178,11 @@ class PaneGuard:
         flag = "-p" if bracketed else ""
         return f'paste-buffer -d -r {flag} -b {buffer} -t "{self.pane}"'
 
-    def _told(self, option: str) -> str:
+    def _option_value(self, option: str) -> str:
         form = f"#{{{option}}}"
         return self.tmux.run("display-message", "-p", "-t", self.pane, form).strip()
 
-    def _kept_back(self, table: str, *, alone: bool) -> str:
+    def _held_key_command(self, table: str, *, alone: bool) -> str:
         """What a user's key does meanwhile. With several clients, a key that is held back says
         nothing about those of the others, so it counts as delivered."""
         here = f'-t "{self.pane}"'
@@ -202,7 +203,7 @@ def note(digest: str, moment: PaneMoment) -> str:
     return f"{digest}/{moment.keys.replace(';', '.')}"
 
 
-def _held(moment: PaneMoment) -> PaneMoment:
+def _as_held(moment: PaneMoment) -> PaneMoment:
     return PaneMoment(
         moment.flags, moment.attached, "held", moment.late, moment.command, moment.ours
     )

@@ -72,9 +72,9 @@ class InputLine:
                 return view
             self._times.sleep(LOOK_S)
 
-    def left(self) -> Literal["", "gone", "not_in_front"]:
+    def why_left(self) -> Literal["", "gone", "not_in_front"]:
         """Why segue must no longer type to the agent."""
-        return seats.left(self.seat, self.tmux.pane(self.seat.pane), self._on)
+        return seats.why_left(self.seat, self.tmux.pane(self.seat.pane), self._on)
 
     def is_quiet(self, moment: PaneMoment) -> bool:
         """Whether the user has pressed no key for a while, and none is pending."""
@@ -108,7 +108,7 @@ class InputLine:
 
     # The user's
 
-    def kept(self) -> str:
+    def stored_draft(self) -> str:
         """A draft that was removed and not restored."""
         try:
             return self.tmux.run("show-buffer", "-b", self._buffer)
@@ -118,7 +118,7 @@ class InputLine:
     def kept_with(self, draft: str) -> str:
         """That draft, and what is there now. A call that was killed may have stored a draft that it
         never removed."""
-        earlier = self.kept()
+        earlier = self.stored_draft()
         return earlier if same(earlier, draft) else earlier + draft
 
     def keep(self, draft: str) -> bool:
@@ -146,7 +146,7 @@ class InputLine:
                     return True
             elif is_intact and not draft:
                 return False  # a dialog hides it: the next call finds it
-            if self._times.clock() >= until or self.left():
+            if self._times.clock() >= until or self.why_left():
                 return False
             self._times.sleep(LOOK_S)
 
@@ -155,7 +155,7 @@ class InputLine:
         self.guard.release()
         self.guard.reset()
         view = self.look()
-        if not self.is_quiet(view.moment) or view.moment.flags != "0000" or self.left():
+        if not self.is_quiet(view.moment) or view.moment.flags != "0000" or self.why_left():
             return None
         self.guard.begin(view.moment)
         hold = self.guard.holding()
@@ -165,7 +165,7 @@ class InputLine:
         if view.screen.draft == wanted:
             if not self.guard.act(self.guard.mark("")):
                 return False
-            if self.kept():
+            if self.stored_draft():
                 self.tmux.run("delete-buffer", "-b", self._buffer)
             return True
         if wanted:  # before anything is removed

@@ -48,7 +48,7 @@ def seat_of(
     """The pane of a process, or None. Its environment counts only if the pane's terminal is the
     process's, because everything started from a pane inherits it."""
     on = on or system()
-    for socket, wanted in _told(process.pid):
+    for socket, wanted in _possible_panes(process.pid):
         try:
             tmux = tmux_for(socket)
             panes = [tmux.pane(wanted)] if wanted else tmux.panes()
@@ -72,7 +72,7 @@ def in_run(pid: int) -> bool:
     return bool(_variables(pid, ("SEGUE_RUN",)))
 
 
-def left(seat: AgentPane, pane: Pane | None, on: System) -> Literal["", "gone", "not_in_front"]:
+def why_left(seat: AgentPane, pane: Pane | None, on: System) -> Literal["", "gone", "not_in_front"]:
     """Why segue must no longer type to an agent in its pane; "" if it may."""
     facts = on.facts(seat.pid)
     if pane is None or pane.dead or facts is None or facts.start_ticks != seat.start_ticks:
@@ -124,7 +124,7 @@ def _above(pid: int, on: System) -> Iterator[int]:
         pid = facts.parent
 
 
-def _told(pid: int) -> Iterator[tuple[str, str]]:
+def _possible_panes(pid: int) -> Iterator[tuple[str, str]]:
     """Servers and panes that a process may be in; "": any pane of the server."""
     variables = _variables(pid, ("TMUX", "TMUX_PANE"))
     socket = variables.get("TMUX", "").rsplit(",", 2)[0]

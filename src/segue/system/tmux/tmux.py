@@ -106,11 +106,11 @@ class Tmux:
         fields = [record.split(mark) for record in records]
         return [_pane(each) for each in fields if len(each) == len(_FIELDS)]
 
-    def shown(self, pane: str) -> PaneCapture:
+    def capture(self, pane: str) -> PaneCapture:
         """What it shows now."""
-        return self.seen(pane, "")[0]
+        return self.capture_with(pane, "")[0]
 
-    def seen(self, pane: str, form: str) -> tuple[PaneCapture, str]:
+    def capture_with(self, pane: str, form: str) -> tuple[PaneCapture, str]:
         """What it shows, and the value of a one-line tmux format at the same time."""
         target = ("-t", checked(pane))
         sizes = "#{cursor_x} #{cursor_y} #{pane_width} #{pane_height} #{alternate_on} "
@@ -128,7 +128,7 @@ class Tmux:
 
     def shell_line(self, pane: str) -> str:
         """The cursor's line: a shell's prompt and what is typed after it."""
-        shown = self.shown(pane)
+        shown = self.capture(pane)
         return "".join(shown.lines[shown.cursor[1] :][:1]).rstrip()
 
     def active_s(self, pane: str) -> float:

@@ -188,7 +188,7 @@ class Typist:
     def _approach(self, seat: AgentPane, terminal: Terminal) -> InputLine | TypingRefused:
         tmux = self._tmux_for(seat.socket)
         pane = tmux.pane(seat.pane)
-        if why := seats.left(seat, pane, self._on):
+        if why := seats.why_left(seat, pane, self._on):
             return TypingRefused(why)
         if pane is None or pane.in_mode:
             return TypingRefused("copy_mode")
@@ -196,7 +196,7 @@ class Typist:
 
     def _present(self, desk: InputLine, moment: PaneMoment) -> TypingRefused | None:
         """Refused if the agent is gone, or the user is active."""
-        if why := desk.left():
+        if why := desk.why_left():
             return TypingRefused(why)
         if moment.flags[1:2] == "1":
             return TypingRefused("copy_mode")
@@ -221,7 +221,7 @@ class Typist:
                 return TypingRefused("draft")
             draft = desk.kept_with(screen.draft)
         else:
-            draft = desk.kept()
+            draft = desk.stored_draft()
         desk.guard.begin(view.moment)
         if refused := self._place(desk, view, text, stands=stands, draft=draft):
             return refused
@@ -266,7 +266,7 @@ class Typist:
                 return _by_state(screen.state)
             if not shows(screen, text):
                 return TypingRefused("swallowed", "the text did not appear in the input line")
-            if why := desk.left():
+            if why := desk.why_left():
                 return TypingRefused(why)
             if pressed == tries:
                 break

@@ -147,7 +147,7 @@ class RunWatch:
     def entry(self, pid: int, before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
         """An entry was written to the log."""
         world, after = self.world, step.run
-        world.seen(before, fact, after, entry)
+        world.entry_written(before, fact, after, entry)
         self._replay(after)
         # No `must` where an entry is written every minute: its words would be made each time.
         if pid != self.current:
@@ -352,7 +352,7 @@ class RunWatch:
         account = self.world.account_of(self.session.number)
         is_limit = stop.reason is StopReason.RATE_LIMIT and not self.world.is_disk_full
         if is_limit and (stop.retry_at is not None or stop.retry_after_s is not None):
-            account.told(self.world.schedule.now)
+            account.learn_limit(self.world.schedule.now)
 
     def account_replied(self) -> None:
         """The model replied, so nobody has to wait for the first one any longer."""

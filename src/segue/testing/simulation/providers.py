@@ -21,7 +21,7 @@ class Account(Struct):
     requests: int = 0
     refusals: int = 0
 
-    def told(self, now: float) -> None:
+    def learn_limit(self, now: float) -> None:
         """A run on this machine learned when the limit resets."""
         if self.limited_until > now:
             self.known_until, self.first = self.limited_until, ""

@@ -30,7 +30,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     result: Result
 
 
-class Found(Struct, kw_only=True):
+class SearchResult(Struct, kw_only=True):
     """The result of a search."""
 
     figures: Figures
@@ -82,10 +82,10 @@ def search(
     jobs: int | None = None,
     keep_going: bool = False,
     on_world: Callable[[int], None] = lambda sessions: None,
-) -> Found:
+) -> SearchResult:
     """Plays all worlds, or until one breaks an invariant, unless it is to `keep_going`: then only
     the first failure has its story. The result does not depend on the number of jobs."""
-    found = Found(figures=Figures(), digest="", worlds=0, covered=Counter())
+    found = SearchResult(figures=Figures(), digest="", worlds=0, covered=Counter())
     digest, sessions = sha256(), 0
     for number, plan, result in _played(order, jobs or os.cpu_count() or 1):
         found.worlds += 1
@@ -139,7 +139,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
 
 
-def coverage(found: Found) -> Coverage:
+def coverage(found: SearchResult) -> Coverage:
     """Counts the combinations of state and fact of the run machine, and those with a fault."""
     tags = {fact: fact.__struct_config__.tag for _, fact, _ in machine.transitions()}
     rules = {(state.value, str(tags[fact])) for state, fact, _ in machine.transitions()}

@@ -88,7 +88,7 @@ def planned(
     )
 
 
-class TakenUp:
+class ResumedProcess:
     """A process that the daemon started to resume a run."""
 
     def __init__(self, session: HeadlessSession) -> None:
@@ -99,7 +99,7 @@ class TakenUp:
         """Its exit code; None while it drives the run."""
         return None if self._driver and self._session.driver is self._driver else 1
 
-    def said(self) -> str:
+    def last_line(self) -> str:
         """Its last line."""
         return "the run is driven by another process"
 
@@ -213,7 +213,7 @@ class World:
         if len(self.story) > 2 * _KEPT_LINES:
             del self.story[:_KEPT_LINES]
 
-    def seen(self, before: Run, fact: AnyFact, after: Run, entry: Entry) -> None:
+    def entry_written(self, before: Run, fact: AnyFact, after: Run, entry: Entry) -> None:
         """An entry was written to a run's log."""
         self.figures.facts += 1
         self.figures.replies += entry.kind == "read"
@@ -255,7 +255,7 @@ class World:
         """Runs that a worker of the queue handles."""
         return {task.run for task in self.queue.tasks(unfinished=True)}
 
-    def take_up(self, run: Run) -> "TakenUp":
+    def take_up(self, run: Run) -> "ResumedProcess":
         """`segue resume`, by the daemon."""
         session = self.sessions[int(run.id.split("-")[1])]
         is_queued = isinstance(session, QueuedSession)
@@ -263,7 +263,7 @@ class World:
         asked = bool(self.store.asks(run.id))
         session.watch.taken_up(run, asked=asked)
         session.resume(by_user=False)
-        return TakenUp(session)
+        return ResumedProcess(session)
 
     # What goes wrong
 

@@ -29,12 +29,12 @@ class Teller:
     def lines(self, entry: Entry) -> list[str]:
         """The dated lines of the next entry; most have none."""
         try:
-            text = self._said(entry)
+            text = self._entry_lines(entry)
         except (ValueError, KeyError):  # written by a newer segue
             self.run, text = None, [f"{clean(entry.kind)}: {clean(entry.state)}"]
         return [f"{dated(entry.at, self.tz)}  {line}" for line in text]
 
-    def _said(self, entry: Entry) -> list[str]:
+    def _entry_lines(self, entry: Entry) -> list[str]:
         if entry.seq == 1:
             self.run = projection.first_run(entry)
         before = self.run

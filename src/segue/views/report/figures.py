@@ -42,7 +42,7 @@ def text(found: Sequence[Figure], stops: Counter[str]) -> str:
     for each in found:
         target = f"target {each.target}" if each.target else ""
         name = title(each)
-        lines.append(f"{_MARKS[each.is_met]} {name:<26}{shown(each):>12}  {target}".rstrip())
+        lines.append(f"{_MARKS[each.is_met]} {name:<26}{with_unit(each):>12}  {target}".rstrip())
         about = f"{each.definition} ({made_from(each)})"
         lines += textwrap.wrap(about, _WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
     by_reason = ", ".join(f"{clean(reason)} {count:,}" for reason, count in stops.most_common())
@@ -62,7 +62,7 @@ def made_from(each: Figure) -> str:
     return counted(each.of, _MADE_FROM.get(each.name, "handoff"))
 
 
-def shown(each: Figure) -> str:
+def with_unit(each: Figure) -> str:
     """The value with its unit."""
     if each.value is None:
         return "–"

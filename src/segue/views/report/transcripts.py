@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from segue.runs.legs.words import Said
+from segue.runs.legs.words import Utterance
 from segue.views import printing
 from segue.views.run.block import clean, cut
 from segue.views.verdicts import iso
@@ -14,7 +14,7 @@ _COLOURS = {"you": "cyan", "segue": "magenta", "agent": "green", "note": "yellow
 _TOOL_COLUMNS = 100
 
 
-def lines(utterances: Sequence[Said]) -> Iterator[str]:
+def lines(utterances: Sequence[Utterance]) -> Iterator[str]:
     """A conversation, for `printing.say`."""
     return TranscriptLines().of(utterances)
 
@@ -25,7 +25,7 @@ class TranscriptLines:
     def __init__(self) -> None:
         self._before = self._speaker = ""
 
-    def of(self, utterances: Sequence[Said]) -> Iterator[str]:
+    def of(self, utterances: Sequence[Utterance]) -> Iterator[str]:
         """The next lines, for `printing.say`."""
         for each in utterances:
             if each.who == "result":  # for a tool that was shown when it began
@@ -46,6 +46,6 @@ class TranscriptLines:
             self._before = each.who
 
 
-def as_list(utterances: Sequence[Said]) -> list[dict[str, Any]]:
+def as_list(utterances: Sequence[Utterance]) -> list[dict[str, Any]]:
     """A conversation, for JSON."""
     return [{**msgspec.to_builtins(each), "at": iso(each.at)} for each in utterances]

@@ -9,7 +9,7 @@ from segue.core.resumes.rescues import died_of, has_work_left, ways
 from segue.core.sessions.types import Look, Session
 from segue.core.stops.reasons import StopReason
 from segue.errors import InputError
-from segue.sessions.survey import SessionSeen
+from segue.sessions.survey import ExaminedSession
 from segue.sessions.tasks import Tasks
 from segue.views.machine import Machine, choose
 from segue.views.rescues.listing import Dead, Work
@@ -22,9 +22,9 @@ def find(machine: Machine, since: float | None, *, with_all: bool) -> tuple[list
     """The sessions that stopped since then with unfinished work, the newest first; and the
     unfinished runs that others belong to. `with_all`: also those that finished or that the user
     ended."""
-    sightings = machine.survey.seen(since, machine.processes)
+    sightings = machine.survey.active(since, machine.processes)
 
-    def is_wanted(each: SessionSeen) -> bool:
+    def is_wanted(each: ExaminedSession) -> bool:
         reason = died_of(each.look)
         is_new = since is None or each.changed_at >= since
         return is_new and (has_work_left(reason) or (with_all and reason is not None))
@@ -55,7 +55,7 @@ def _is_unfinished(run: str, sessions: Sequence[Session]) -> bool:
 
 def named(machine: Machine, name: str) -> Dead:
     """The session that a name refers to, whatever happened to it. Raises InputError."""
-    sightings = machine.survey.seen(None, machine.processes)
+    sightings = machine.survey.active(None, machine.processes)
     sessions = machine.survey.sessions(sightings, machine.processes, machine.now)
     session = choose(sessions, name)
     (session,), notes = owners.with_owners([session])
@@ -104,7 +104,7 @@ def works(machine: Machine, shown: Sequence[Dead]) -> list[Work]:
     """How much of each session's work is in its tree."""
     from segue.system.git import git
 
-    written = _written(machine, [dead.session for dead in shown])
+    written = _written_files(machine, [dead.session for dead in shown])
     changes: dict[str, int | None] = {}
     found = []
     for dead, files in zip(shown, written, strict=True):
@@ -121,7 +121,7 @@ def works(machine: Machine, shown: Sequence[Dead]) -> list[Work]:
     return found
 
 
-def _written(machine: Machine, sessions: Sequence[Session]) -> list[list[str]]:
+def _written_files(machine: Machine, sessions: Sequence[Session]) -> list[list[str]]:
     """The files that each session wrote, counted as `show` counts them."""
     from segue.sessions.count.count import Batch, tally_of
 

@@ -14,7 +14,7 @@ from segue.core.sessions.forecasts.forecast import Forecast, forecast
 from segue.core.sessions.forecasts.growth import Growth
 from segue.core.sessions.reading import Zone
 from segue.views import tables
-from segue.views.verdicts import duration, local_times, moment
+from segue.views.verdicts import duration, local_times, time_of_day
 
 Piece = tuple[str, str]
 """Text and its style: a colour, "dim", "bold" or ""."""
@@ -103,7 +103,7 @@ def _head(picture: RunPicture, now: float, width: int) -> list[Piece]:
         [(run.state.value, STATE_COLOURS[run.state])],
     ]
     # The most important first: the last ones are dropped first.
-    lesser = [_left(picture), _counts(picture), _growth(picture), _handoffs(run)]
+    lesser = [_until_handoff(picture), _counts(picture), _growth(picture), _handoffs(run)]
     lesser.append(f"{duration(now - run.created_at)} so far")
     for bars, shown in _ROOM:
         groups = [*firm, _gauge(picture, bars)]
@@ -140,7 +140,7 @@ def _growth(picture: RunPicture) -> str:
     return f"+{tables.short(pace.tokens_per_reply)}/reply" if pace.tokens_per_reply else ""
 
 
-def _left(picture: RunPicture) -> str:
+def _until_handoff(picture: RunPicture) -> str:
     """How long until the handoff."""
     run, future = picture.run, picture.forecast
     if run.state not in (RunState.WORKING, RunState.STARTING, RunState.RESUMING):
@@ -176,8 +176,8 @@ def _now(picture: RunPicture, now: float, width: int, tz: tzinfo) -> list[Piece]
         guess = "" if run.wait.reset_at is not None else "; no reset time is known"
         why = f"{run.wait.why.description}{guess}"
         if run.wait.outage_since is not None:
-            why = f"network unreachable since {moment(run.wait.outage_since, now, tz)}"
-        rest = f", until {moment(run.wait.until, now, tz)}: {why}"
+            why = f"network unreachable since {time_of_day(run.wait.outage_since, now, tz)}"
+        rest = f", until {time_of_day(run.wait.until, now, tz)}: {why}"
         tries = f", try {run.wait.tries}" if run.wait.tries > 1 else ""
         return [("  ", ""), *_cut([(left, "yellow"), (rest + tries, "")], width - 2)]
     if run.state is RunState.CHECKING:

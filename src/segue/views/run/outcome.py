@@ -40,7 +40,7 @@ def report(
     stop = stop or run.stop
     outcome = run.outcome
     if run.state is RunState.DONE:
-        return printing.style("✓ done", fg="green", bold=True) + f": {spent(run, story, now)}"
+        return printing.style("✓ done", fg="green", bold=True) + f": {spend_text(run, story, now)}"
     what = clean(outcome.what) if outcome else ""
     code = f" (exit code {outcome.exit_code})" if outcome else ""
     mark = _MARKS.get(run.state, "!")
@@ -50,7 +50,7 @@ def report(
         ("why", [_reason(run, stop)]),
         ("evidence", _evidence(stop)),
         ("tried", _tried(story)),
-        ("used", [spent(run, story, now)]),
+        ("used", [spend_text(run, story, now)]),
         ("setting", _setting(run, settings)),
         ("next", [clean(line) for line in _advice(run, stop)]),
     ]
@@ -64,7 +64,7 @@ def report(
     return "\n".join(lines)
 
 
-def spent(run: Run, story: Story, now: float) -> str:
+def spend_text(run: Run, story: Story, now: float) -> str:
     """ "3 legs, 2 handoffs, 1 wait (2 h 13 min), 1.2M tokens, $3.20, 3 h 12 min"."""
     parts = [counted(run.leg, "leg"), counted(run.handoffs, "handoff")]
     if story.waits:

@@ -35,7 +35,7 @@ from segue.core.runs.types import (  # fmt: skip
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import Stop
 from segue.views.run.block import clean, cut
-from segue.views.verdicts import duration, moment
+from segue.views.verdicts import duration, time_of_day
 
 _PROMPTS = {
     "task": "a new session starts with the task",
@@ -126,9 +126,9 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                 length = duration(wait.until - now)
                 why = wait.why.description
                 if wait.outage_since is not None:
-                    since = moment(wait.outage_since, now, tz)
+                    since = time_of_day(wait.outage_since, now, tz)
                     why = f"network unreachable since {since}"
-                line.append(f"waiting {length} (until {moment(wait.until, now, tz)}): {why}")
+                line.append(f"waiting {length} (until {time_of_day(wait.until, now, tz)}): {why}")
             case Compose() if before.state is RunState.RESUMING:
                 line.append(clean(decision.reason))  # the planned action is impossible
             case RunCheck():

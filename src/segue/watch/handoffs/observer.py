@@ -230,16 +230,16 @@ class HandoffObserver:
             return [UserSpoke()]
         return [TurnInterrupted(latest.ended_at)] if latest.turn == "interrupted" else []
 
-    def was_heard(self, cycle: TerminalHandoff, what: What) -> bool:
+    def has_arrived(self, cycle: TerminalHandoff, what: What) -> bool:
         """Whether the records show that the text arrived."""
         if what == "request":
-            return self._heard(cycle).prompt_at is not None
+            return self._message_evidence(cycle).prompt_at is not None
         return any(
-            self._heard(cycle, session).prompt_at is not None
+            self._message_evidence(cycle, session).prompt_at is not None
             for session in self._new_sessions(cycle)
         )
 
-    def _heard(
+    def _message_evidence(
         self, cycle: TerminalHandoff, session: Session | None = None
     ) -> evidence.MessageEvidence:
         path = session.path if session else self.place(cycle).path
@@ -252,7 +252,7 @@ class HandoffObserver:
 
     def _of_records(self, cycle: TerminalHandoff) -> list[AnyFact]:
         facts: list[AnyFact] = []
-        received = self._heard(cycle)
+        received = self._message_evidence(cycle)
         if received.prompt_at is not None and not cycle.is_heard:
             facts.append(PromptSeen("request"))
         # If its hook asked it, the session has no such prompt.
@@ -294,7 +294,7 @@ class HandoffObserver:
     def _of_new_session(self, cycle: TerminalHandoff) -> list[AnyFact]:
         seat = self.place(cycle).seat
         for session in self._new_sessions(cycle):
-            received = self._heard(cycle, session)
+            received = self._message_evidence(cycle, session)
             if received.prompt_at is not None:
                 facts: list[AnyFact] = [Cleared(session.session_id), PromptSeen("resume")]
                 if session.reading is not None:
@@ -379,7 +379,7 @@ class HandoffObserver:
         """Whether a draft is still in the way after segue has waited for it."""
         return cycle.id in self._drafts and self.is_draft_old(cycle)
 
-    def typed(self, cycle: TerminalHandoff) -> None:
+    def forget_draft(self, cycle: TerminalHandoff) -> None:
         """The obstacle is gone."""
         self._drafts.pop(cycle.id, None)
 

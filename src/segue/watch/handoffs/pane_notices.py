@@ -69,7 +69,7 @@ class PaneNotices:
     def _show(self, seat: AgentPane, text: str, mark: str) -> None:
         with suppress(TmuxError):  # a pane that is gone needs no message
             tmux = self._tmux_for(seat.socket)
-            if seats.left(seat, tmux.pane(seat.pane), self._on) == "gone":
+            if seats.why_left(seat, tmux.pane(seat.pane), self._on) == "gone":
                 return
             tmux.set_pane_option(seat.pane, OPTION, mark)
             tmux.show_message(seat.pane, text, shown_s=SHOWN_S)

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from segue.agents import terminals
-from segue.agents.contracts.terminal import kept as kept_flags
+from segue.agents.contracts.terminal import kept_arguments
 from segue.core.sessions.types import Process
 from segue.system.files import state
 from segue.system.process.procfs import System, system
@@ -50,7 +50,7 @@ class Seating:
         tracked.socket = tracked.seat.socket if tracked.seat is not None else ""
         tracked.program, arguments = self._command(process.pid)
         tracked.flags = (
-            kept_flags(tracked.terminal, arguments) if tracked.terminal is not None else ()
+            kept_arguments(tracked.terminal, arguments) if tracked.terminal is not None else ()
         )
         return True
 

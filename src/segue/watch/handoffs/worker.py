@@ -334,7 +334,7 @@ class HandoffWorker:
             keep_draft=self.seen.keeps_draft(cycle),
         )
         if refused is None:
-            self.seen.typed(cycle)
+            self.seen.forget_draft(cycle)
             return Typed(what)
         return NotTyped(what, refused.detail or refused.why, retry=refused.why not in _LASTING)
 
@@ -350,7 +350,7 @@ class HandoffWorker:
 
     def _landed(self, cycle: TerminalHandoff, what: What) -> bool:
         if what != "clear":
-            return self.seen.was_heard(cycle, what)
+            return self.seen.has_arrived(cycle, what)
         return bool(self.seen.cleared_to(cycle)) or self.seen.is_fresh(cycle)
 
     def _text(self, cycle: TerminalHandoff, what: What) -> str:
@@ -368,7 +368,7 @@ class HandoffWorker:
         text, why = self.state.documents.read(cycle.file, project=project_of(cycle))
         if why or (why := documents.check(text)):
             return why
-        whole = redact(documents.complete(text, self.state.documents.own(**self._known(cycle))))[0]
+        whole = redact(documents.complete(text, self.state.documents.own(**self._fields(cycle))))[0]
         if whole != text:
             path = Path(cycle.file)
             self.state.documents.write(self._folder(cycle), path.name, whole)
@@ -381,7 +381,7 @@ class HandoffWorker:
         if not why and not documents.check(text) and not self._is_old(cycle):
             return FileSeen(ok=True, bytes=len(text.encode()), by_segue=is_rule_made(text))
         try:
-            text = self.state.documents.own(**self._known(cycle))
+            text = self.state.documents.own(**self._fields(cycle))
             path = Path(cycle.file)
             self.state.documents.write(self._folder(cycle), path.name, text)
         except (SegueError, OSError) as fault:
@@ -401,7 +401,7 @@ class HandoffWorker:
         by now."""
         return self.state.documents.folder(cycle.cwd, self.seen.policy(cycle).handoff_folder)
 
-    def _known(self, cycle: TerminalHandoff) -> dict[str, Any]:
+    def _fields(self, cycle: TerminalHandoff) -> dict[str, Any]:
         return {
             "agent": cycle.agent,
             "path": self.seen.place(cycle).path,

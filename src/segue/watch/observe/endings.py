@@ -47,10 +47,11 @@ _OPEN = (StopReason.COMPLETED, StopReason.NEEDS_USER, StopReason.USER_EXIT, Stop
 
 class After(Struct, frozen=True, kw_only=True):
     """What is known after a process ended. `exit_code` is negative for a signal, None if
-    unknown."""
+    unknown; not `is_reaped`: it may become known, once its parent asks for it."""
 
     terminal: Terminal = "unknown"
     exit_code: int | None = None
+    is_reaped: bool = True
 
 
 def is_mid_turn(session: Session, ended: Process | None) -> bool:
@@ -81,7 +82,7 @@ def ending_of(
     kind = by_hand or exit_type(after.exit_code)
     ended_by: EndedBy = "user" if by_hand or number in (2, 3) else "unknown"
     if stop is not None and stop.reason not in _OPEN:
-        return _kept(session, stop, "system" if other_boot and not by_hand else ended_by)
+        return _stop_on_file(session, stop, "system" if other_boot and not by_hand else ended_by)
     mid_turn = is_mid_turn(session, ended)
     if by_hand:  # even if the machine went down afterwards
         return _user(0.95, by_hand, "hook", f"the agent's hook says {hook}", after)
@@ -139,7 +140,7 @@ def _cut(after: After) -> Stop:
     return _crash(0.7, "turn", "it ended in the middle of a turn", after, "unknown")
 
 
-def _kept(session: Session, stop: StopSeen, ended_by: EndedBy) -> Stop:
+def _stop_on_file(session: Session, stop: StopSeen, ended_by: EndedBy) -> Stop:
     """What the session's file says."""
     reading = session.reading
     tokens = Tokens(reading.used_tokens, reading.window_tokens) if reading else None

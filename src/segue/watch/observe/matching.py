@@ -43,7 +43,7 @@ class Matching:
         subject = _subject(name, self._sights[name])
         return alive.behind([subject], claims.values()).get(subject.key)
 
-    def child_seen(self, file: FileOnDisk) -> None:
+    def add_child(self, file: FileOnDisk) -> None:
         """A sub-agent's session, which is never matched to a process."""
         self._children[file.path] = alive.Subject(
             key=file.path,

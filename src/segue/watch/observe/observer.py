@@ -31,12 +31,14 @@ from segue.watch.observe.session_table import SessionTable, Sighting
 from segue.watch.observe.viewer import Asker, Viewer
 from segue.watch.observe.wakeup import Wakeup
 
-__all__ = ["RECENT_S", "SETTLE_S", "Name", "Observer", "Sighting"]
+__all__ = ["REAP_S", "RECENT_S", "SETTLE_S", "Name", "Observer", "Sighting"]
 
 RECENT_S = 24 * 3600.0
 """Sessions that were active since then are known from the start."""
 SETTLE_S = 0.5
 """After an end: by then it is clear whether the terminal was closed (see `Observer.ending_of`)."""
+REAP_S = 10.0
+"""How long a parent may take to ask how its agent ended, before that counts as unknown."""
 SWEEP_S, BLIND_S = 10.0, 2.0
 """How often processes are searched for; more often without events."""
 SOON_S = 1.0
@@ -302,12 +304,12 @@ class Observer:
             self.notes.append(note)
 
     def _look_at(self, home: Home, path: str) -> list[Sighting]:
-        file = self._known.places.found(home, path)
+        file = self._known.places.stat_file(home, path)
         if file is None:
-            self._known.lost(path)
+            self._known.remove(path)
             return []
         if parent := self._known.parent_of(file):
-            is_child = self._known.child_told(file, parent)
+            is_child = self._known.child_written(file, parent)
             return self._known.view([is_child]) if is_child is not None else []
         sight = self._view().look_at(file, self._known.at(path), self._clock())
         if sight is None:
@@ -319,7 +321,7 @@ class Observer:
     def _look_in(self, path: str) -> list[Sighting]:
         """Looks at the changed sessions in a database."""
         home = self._homes.database_home(path)
-        file = self._known.places.found(home, path) if home is not None else None
+        file = self._known.places.stat_file(home, path) if home is not None else None
         if home is None or file is None:
             return []
         mine = self._known.in_database(path)
@@ -412,7 +414,7 @@ class Observer:
         since = self._clock() - RECENT_S
         self._homes.changed_unfollowed()
         found = self._view().with_parents(self._homes.all())
-        self._known.children_found(found, since)
+        self._known.set_children(found, since)
         processes = [*self._processes.known.values()]
         sightings: list[Sighting] = []
         for sight in self._view().look_in(found, since, processes, (), self._clock()):

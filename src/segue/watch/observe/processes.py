@@ -9,6 +9,7 @@ not read again until that file changes.
 import errno
 import os
 import selectors
+import signal
 import struct
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -170,7 +171,12 @@ class ProcessTracker:
         remains = self._remains.get((process.pid, process.start_ticks))
         if remains is None:
             return After()
-        return After(terminal=self._terminal(process, remains.place), exit_code=_exit_code(remains))
+        is_reaped = _is_reaped(remains)  # first: its parent may be asking right now
+        return After(
+            terminal=self._terminal(process, remains.place),
+            exit_code=_exit_code(remains),
+            is_reaped=is_reaped,
+        )
 
     def close(self) -> None:
         """Closes all handles."""
@@ -346,6 +352,17 @@ def _booted_at() -> float:
     """The boot time according to the current clock; 0 if the system does not say."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
+
+
+def _is_reaped(remains: _Remains) -> bool:
+    """Whether its parent knows how it ended, or nobody can tell."""
+    if remains.handle is None:
+        return True
+    try:
+        signal.pidfd_send_signal(remains.handle, 0)
+    except OSError:
+        return True
+    return False
 
 
 def _exit_code(remains: _Remains) -> int | None:

@@ -78,7 +78,7 @@ class SessionTable:
             return []
         return self.view(self.matching.session_changed(name))
 
-    def lost(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """A file is gone. A session that an agent works on stays known."""
         name = self._names.pop(path, None)
         self._parents.pop(path, None)
@@ -168,19 +168,19 @@ class SessionTable:
             self._parents[file.path] = parent
         return self._parents[file.path]
 
-    def children_found(self, found: Iterable[FileOnDisk], since: float) -> None:
+    def set_children(self, found: Iterable[FileOnDisk], since: float) -> None:
         """All existing files, with their parents; those in use since then matter most."""
         self._children.clear()
         for file in found:
             if file.parent_id:
                 self._children[file.agent, file.parent_id] += 1
                 if file.changed_at >= since:
-                    self.matching.child_seen(file)
+                    self.matching.add_child(file)
 
     def child_came(self, path: str) -> Name | None:
         """A file was found; returns the session that has one more sub-agent because of it."""
         home = self.places.home_of(path)
-        file = self.places.found(home, path) if home is not None else None
+        file = self.places.stat_file(home, path) if home is not None else None
         if file is None:
             return None
         parent = self.parent_of(file)
@@ -188,10 +188,10 @@ class SessionTable:
             self._untold.add(path)
         return self._counted(file.agent, parent, 1)
 
-    def child_told(self, file: FileOnDisk, parent: str) -> Name | None:
+    def child_written(self, file: FileOnDisk, parent: str) -> Name | None:
         """A sub-agent's file was written. Returns the session that thereby has one more, if that
         was unknown when the file was found."""
-        self.matching.child_seen(file._replace(parent_id=parent))
+        self.matching.add_child(file._replace(parent_id=parent))
         if parent == "?" or file.path not in self._untold:
             return None
         self._untold.discard(file.path)

@@ -19,7 +19,7 @@ from segue.errors import StateError
 from segue.sessions import parents
 from segue.sessions.count.index import open_index, set_aside
 from segue.sessions.find import FileOnDisk, Home, Stamp
-from segue.sessions.survey import SessionSeen, Survey, make_judge
+from segue.sessions.survey import ExaminedSession, Survey, make_judge
 from segue.system.config.policies import PolicyFor
 from segue.system.files.sqlite import is_damage
 
@@ -38,7 +38,7 @@ _ASK = (
 class Sight(NamedTuple):
     """A look at a session, and the stamp of the file that it was taken at."""
 
-    seen: SessionSeen
+    seen: ExaminedSession
     stamp: Stamp
 
 
@@ -86,7 +86,7 @@ class Viewer(Survey):
         self._collect()
         if found is None:
             return None
-        return Sight(SessionSeen(file.agent, file.path, found, file.changed_at), file.stamp)
+        return Sight(ExaminedSession(file.agent, file.path, found, file.changed_at), file.stamp)
 
     def look_in(
         self,
@@ -105,7 +105,7 @@ class Viewer(Survey):
         stamps = {file.path: file.stamp for file in files}
         databases = {f.path for f in files if self.homes[f.home].store.database}
         self.found = list(files)
-        sightings = self.seen(since, processes)
+        sightings = self.active(since, processes)
         self._collect()
         self.found = []
         return [
@@ -184,7 +184,7 @@ class Viewer(Survey):
         self.new = []
         self.known.clear()
 
-    def kept(self, name: str, stamp: Stamp) -> Look | None:
+    def stored_look(self, name: str, stamp: Stamp) -> Look | None:
         """An earlier look: the caller's, or the index's."""
         if name not in self.known:
             try:
@@ -194,7 +194,7 @@ class Viewer(Survey):
                 found = None
             if found is not None:
                 self.known[name] = found
-        return super().kept(name, stamp)
+        return super().stored_look(name, stamp)
 
     def _failed(self, fault: sqlite3.Error) -> None:
         """Continues without the index, and says so: a problem with the index must not lose what
@@ -279,7 +279,7 @@ class Places:
                 return home
         return None
 
-    def found(self, home: Home, path: str) -> FileOnDisk | None:
+    def stat_file(self, home: Home, path: str) -> FileOnDisk | None:
         """A file, or a database, as it is now."""
         try:
             info = os.stat(path)

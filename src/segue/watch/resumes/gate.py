@@ -71,10 +71,10 @@ class AccountGate:
             return self.accounts.ask(account, tracked.session.session_id, now)
         return accounts.ask(self.accounts.find(account), tracked.session.session_id, now)[1]
 
-    def left(self, tracked: TrackedSession) -> None:
+    def yield_first(self, tracked: TrackedSession) -> None:
         """It is not resumed after all: another may go first."""
         if (account := self.account(tracked)) is not None:
-            self.accounts.left(account, tracked.session.session_id)
+            self.accounts.yield_first(account, tracked.session.session_id)
 
     def replied(self, tracked: TrackedSession) -> None:
         """The session works: if it got a reply since the reset, whoever started it, the others may
@@ -99,5 +99,5 @@ class AccountGate:
         if not 0 <= now - self._met_at < _FRESH_S:
             self._met_at = now
             known = self.accounts.all(now)
-            self._met = frozenset(each.agent for each in known if accounts.met(each))
+            self._met = frozenset(each.agent for each in known if accounts.met_limits(each))
         return self._met

@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from segue.agents import canonical, drives, terminals
 from segue.agents.contracts.drive import Drive
-from segue.agents.contracts.terminal import Terminal
-from segue.agents.contracts.terminal import kept as kept_flags
+from segue.agents.contracts.terminal import Terminal, kept_arguments
 from segue.core.handoffs.prompts import Relay
 from segue.core.sessions.types import Session
 from segue.core.stops.reasons import StopReason
@@ -55,7 +54,7 @@ def successors(state: DaemonState, gate: AccountGate, session: Session) -> Itera
         if found is not None and found.signed_in is False:
             continue
         if gate.is_free(account_of(agent, state.env, flags=flags, cwd=session.cwd)):
-            yield Successor(agent, terminal, drive, command[0], kept_flags(terminal, flags))
+            yield Successor(agent, terminal, drive, command[0], kept_arguments(terminal, flags))
 
 
 def begun(state: DaemonState, session: Session, to: Successor, document: Path) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ class Resumer:
         self.wakes()
 
     def _carry(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> NotDone | None:
-        tracked = self._kept(pending)
+        tracked = self._tracked(pending)
         handoff = self.handoffs.of(tracked.session)
         if handoff is not None and handoff.step is not HandoffStep.RESTING:
             return NotDone("a handoff is in progress", retry=True)
@@ -198,7 +198,7 @@ class Resumer:
             tried.append(why)
         return NotDone("; ".join(tried))
 
-    def _kept(self, pending: Pending) -> TrackedSession:
+    def _tracked(self, pending: Pending) -> TrackedSession:
         with self.state.lock:
             return self.stops.kept_of(pending) if self.stops else pending.tracked
 
@@ -210,7 +210,7 @@ class Resumer:
     # At its prompt
 
     def _continue(self, pending: Pending) -> NotDone | None:
-        tracked = self._kept(pending)
+        tracked = self._tracked(pending)
         if tracked.seat is None or tracked.terminal is None:
             return NotDone("it is in no terminal that segue can type into")
         pane = self.state.look(tracked)
@@ -230,7 +230,7 @@ class Resumer:
             tracked.seat,
             tracked.terminal,
             text,
-            landed=lambda: self._heard(tracked.session, _marker(text), since),
+            landed=lambda: self._has_arrived(tracked.session, _marker(text), since),
             keep_draft=waited,
         )
         if refused is None:
@@ -246,7 +246,7 @@ class Resumer:
         failed: NotDone | None = NotDone("it did not reach its prompt")
         idle_since: float | None = None
         while self.state.clock.awake() < until:
-            pane = self.state.look(self._kept(pending))
+            pane = self.state.look(self._tracked(pending))
             if isinstance(pane, TypingRefused) or pane.state != "idle":
                 idle_since = None
             elif idle_since is None:
@@ -267,7 +267,7 @@ class Resumer:
             call_in_doubt="" if was_cut else None,
         )
 
-    def _heard(self, session: Session, marker: str, since: float) -> bool:
+    def _has_arrived(self, session: Session, marker: str, since: float) -> bool:
         received = self.state.records.look(
             session.agent, session.path, session.session_id, marker, since
         )
@@ -334,14 +334,14 @@ class Resumer:
 
     def _goes_on(self, pending: Pending, marker: str, began: float, agent: str) -> bool:
         if not marker:
-            return self._kept(pending).session.process is not None
+            return self._tracked(pending).session.process is not None
         with self.state.lock:
             everyone = [tracked.session for tracked in self.state.tracked.values()]
         return any(
             session.process is not None
             and session.agent == agent
             and session.cwd == pending.ending.project
-            and self._heard(session, marker, began)
+            and self._has_arrived(session, marker, began)
             for session in everyone
         )
 
@@ -368,7 +368,7 @@ class Resumer:
     def _headless(self, tracked: TrackedSession, pending: Pending) -> str:
         """A run takes the work over in its own session, with what segue knows about it."""
         session = tracked.session
-        self.gate.left(tracked)  # the run asks for itself
+        self.gate.yield_first(tracked)  # the run asks for itself
         document = self._document(tracked, pending)
         task = self.state.rules.messages(session.cwd).handoff_resume(file=str(document))
         return self.places.headless(tracked, pending.id, task)

@@ -267,7 +267,7 @@ class Stops:
         session = tracked.session
         if not self._still_there(pending, tracked, now):
             return
-        pending.ending = self._now_known(pending, tracked)
+        pending.ending = self._updated(pending, tracked)
         verdict = wake.decide(
             pending.ending,
             self._history(pending, session, now),
@@ -288,7 +288,7 @@ class Stops:
         except StateError:  # what is not logged is not done: it is decided again later
             pending.verdict, pending.doing, self._last_wake_at = before, False, last_wake_at
             pending.resumes, pending.last_resume_at = counted
-            self.gate.left(tracked)
+            self.gate.yield_first(tracked)
             raise
         if isinstance(verdict, wake.Leave):
             self.pending.pop((session.agent, session.session_id), None)
@@ -396,7 +396,7 @@ class Stops:
             self._note(pending, session, {"verdict": "resumed"})
             self.state.notices.tell("resume", pending.id, f"{label(session)} resumes", verdict.why)
             return
-        self.gate.left(self.kept_of(pending))
+        self.gate.yield_first(self.kept_of(pending))
         pending.resumes = max(0, pending.resumes - 1)
         pending.retries += 1
         if isinstance(pending.verdict, wake.Relay) and is_begun:
@@ -510,7 +510,7 @@ class Stops:
             return count, last_at
         return count, last_at
 
-    def _now_known(self, pending: Pending, tracked: TrackedSession) -> wake.StoppedSession:
+    def _updated(self, pending: Pending, tracked: TrackedSession) -> wake.StoppedSession:
         """The ending with what has become known since."""
         session, ending = tracked.session, pending.ending
         is_exited = ending.state == "exited"

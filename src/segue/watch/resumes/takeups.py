@@ -107,7 +107,7 @@ class Takeups:
             return  # its log need not be read to see that it is left alone
         entries = store.log(run.id)
         tries, tried_at = self._tries(run)
-        left = takeup.Left(
+        left = takeup.AbandonedRun(
             run=run,
             last_at=entries[-1].at if entries else run.created_at,
             gone_since=self._gone[run.id],
@@ -159,7 +159,7 @@ class Takeups:
             del self._started[run_id]
             found = store.run(run_id)
             if found is not None and not found.state.is_final:
-                self._say(found, f"its segue ended with {code}: {process.said()}")
+                self._say(found, f"its segue ended with {code}: {process.last_line()}")
 
     def _tries(self, run: Run) -> tuple[int, float | None]:
         """How often it was resumed, and when last, including by previous daemons."""

@@ -91,7 +91,7 @@ class DaemonAnswers:
             self.watch.observer.sessions.values(),
             key=lambda s: (not s.state.is_live, -(s.last_at or 0)),
         )
-        return self._told(found)
+        return self._as_listed(found)
 
     def changes(self, after: int | None) -> dict[str, Any]:
         """What changed since that revision; everything if it is None or too long ago."""
@@ -104,18 +104,18 @@ class DaemonAnswers:
         return {
             "revision": revision,
             "is_whole": False,
-            "sessions": self._told(sessions) if sessions else [],
+            "sessions": self._as_listed(sessions) if sessions else [],
             "gone": [{"agent": agent, "session_id": id} for agent, id in gone],
         }
 
-    def _told(self, sessions: list[Session]) -> list[dict[str, Any]]:
+    def _as_listed(self, sessions: list[Session]) -> list[dict[str, Any]]:
         listed, _ = owners.with_owners(sessions, self.state.log)
         return [shapes.as_dict(session) for session in listed]
 
     def session(self, name: str) -> dict[str, Any] | None:
         """One session; None if the name matches none or several."""
         try:
-            return self._told([self.watch.commands.one(name).session])[0]
+            return self._as_listed([self.watch.commands.one(name).session])[0]
         except SegueError:
             return None
 
@@ -186,14 +186,16 @@ class DaemonAnswers:
         found = self.watch.commands.one(session).session
         fit = fit_in(found, tokens)
         if fit is None:
-            raise InputError(f"session {found.session_id}: its size is unknown so far")
+            raise InputError(
+                f"session {found.session_id}: its size is unknown: no reply states its usage yet"
+            )
         return {
             "fits": fit.ok,
             "tokens": tokens,
             "room_tokens": fit.room_tokens,
             "because": fit.because,
             "why": fit.why,
-            "session": self._told([found])[0],
+            "session": self._as_listed([found])[0],
         }
 
     def handoffs(self) -> list[dict[str, Any]]:
@@ -204,7 +206,7 @@ class DaemonAnswers:
                     self._handoffs_seq = note.seq
                     if isinstance(note.data.get("cycle"), dict):
                         id = str(note.data.get("id"))
-                        self._handoffs[id] = _shown({"id": id, **note.data["cycle"]})
+                        self._handoffs[id] = _as_handoff({"id": id, **note.data["cycle"]})
             newest = sorted(self._handoffs.values(), key=_begun, reverse=True)[:_MAX_HANDOFFS]
             self._handoffs = {each["id"]: each for each in reversed(newest)}
         return newest
@@ -222,12 +224,12 @@ class DaemonAnswers:
 
     def pause(self, what: str) -> str:
         """Pauses a session or project."""
-        return self.watch.commands.pause(self._meant(what))
+        return self.watch.commands.pause(self._target(what))
 
     def unpause(self, what: str) -> str:
         """Ends a pause. Says what else still holds it back, if anything does."""
         with self.state.lock:
-            meant = self._meant(what)
+            meant = self._target(what)
             was_there = meant == "all" or meant in self.state.paused
             message = (
                 self.watch.commands.pause(meant, on=False)
@@ -237,7 +239,7 @@ class DaemonAnswers:
             left = self._above(meant)
         return f"{message}; still paused by: {', '.join(left)}" if left else message
 
-    def _meant(self, what: str) -> str:
+    def _target(self, what: str) -> str:
         """A session by its full id, a folder by its real path, or "all"."""
         if what in ("", "all"):
             return "all"
@@ -311,10 +313,10 @@ def _begun(handoff: dict[str, Any]) -> float:
 
 
 def _cycle(cycle: Any) -> dict[str, Any]:
-    return _shown(msgspec.to_builtins(cycle))
+    return _as_handoff(msgspec.to_builtins(cycle))
 
 
-def _shown(data: dict[str, Any]) -> dict[str, Any]:
+def _as_handoff(data: dict[str, Any]) -> dict[str, Any]:
     names = ("id", "agent", "session_id", "new_session_id", "project", "file", "step", "why")
     found: dict[str, Any] = {name: data.get(name) for name in names}
     return found | {

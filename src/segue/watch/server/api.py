@@ -273,26 +273,26 @@ class Api:
 
     def pause(self, given: ApiInput) -> ApiReply:
         """Pauses a session, a project or everything."""
-        return _said(self.daemon.pause(given.text("what", default="")))
+        return _message_reply(self.daemon.pause(given.text("what", default="")))
 
     def unpause(self, given: ApiInput) -> ApiReply:
         """Ends a pause."""
-        return _said(self.daemon.unpause(given.text("what", default="")))
+        return _message_reply(self.daemon.unpause(given.text("what", default="")))
 
     def handoff(self, given: ApiInput) -> ApiReply:
         """Starts a handoff now."""
         session, retry = given.text("session"), given.fields().get("retry", False)
         if not isinstance(retry, bool):
             raise ApiRefusal(400, "`retry` in the body must be true or false")
-        return _said(self.daemon.handoff(session, retry=retry))
+        return _message_reply(self.daemon.handoff(session, retry=retry))
 
     def cancel(self, given: ApiInput) -> ApiReply:
         """Cancels a handoff or a resume."""
-        return _said(self.daemon.cancel(given.text("session")))
+        return _message_reply(self.daemon.cancel(given.text("session")))
 
     def yes(self, given: ApiInput) -> ApiReply:
         """Allows what was asked."""
-        return _said(self.daemon.yes(given.text("what", default="")))
+        return _message_reply(self.daemon.yes(given.text("what", default="")))
 
     def hook(self, given: ApiInput) -> ApiReply:
         """What the hook's client prints; its exit code is in a header."""
@@ -362,7 +362,7 @@ def _json(value: object) -> ApiReply:
     return ApiReply(200, encode(value) + b"\n")
 
 
-def _said(line: str) -> ApiReply:
+def _message_reply(line: str) -> ApiReply:
     return _json({"said": line})
 
 

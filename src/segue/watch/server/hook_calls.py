@@ -39,7 +39,7 @@ class HookCalls:
     def __init__(self, watch: Watch) -> None:
         self.watch, self.state = watch, watch.state
         self.calls: Counter[str] = Counter()
-        self._told: dict[Name, hooks.HookMemory] = {}
+        self._memories: dict[Name, hooks.HookMemory] = {}
         self._compacted: dict[Name, float] = {}
         self._known: dict[Name, str] = {}  # before a compaction in progress
         watch.on_first_look = self.read_spool
@@ -50,7 +50,7 @@ class HookCalls:
         name = str(event.get("hook_event_name") or "")
         session_id = str(event.get("session_id") or "")
         if name == WRITTEN:
-            return self._document_written(event, session_id)
+            return self._wake_handoffs(event, session_id)
         key = (AGENT, session_id)
         reply = hooks.HookReply()
         with self.state.lock:
@@ -71,21 +71,21 @@ class HookCalls:
             # Typed by segue: not the user's words, and not to be held back.
             event = {**event, "source": "system"}
         view, policy = self._view(tracked, event), self.state.policy(tracked.session)
-        memory = self._told.get(key, hooks.HookMemory())
+        memory = self._memories.get(key, hooks.HookMemory())
         if tracked.reminds:  # as often as its user is reminded
             memory = hooks.HookMemory(file=memory.file)
         reply = hooks.answer(event, view, policy, words, memory)
-        tracked.reminds = tracked.reminds and reply.told.zone is None
-        if reply.told != hooks.HookMemory():
-            self._told.pop(key, None)
-            self._told[key] = reply.told
-            if len(self._told) > _MAX_KEPT:
-                del self._told[next(iter(self._told))]
+        tracked.reminds = tracked.reminds and reply.memory.zone is None
+        if reply.memory != hooks.HookMemory():
+            self._memories.pop(key, None)
+            self._memories[key] = reply.memory
+            if len(self._memories) > _MAX_KEPT:
+                del self._memories[next(iter(self._memories))]
         for fact in reply.facts:
             self._learn(tracked, fact)
         return reply
 
-    def _document_written(self, event: dict[str, Any], session_id: str) -> tuple[bytes, int]:
+    def _wake_handoffs(self, event: dict[str, Any], session_id: str) -> tuple[bytes, int]:
         """An agent wrote its document: whoever waits for it looks now."""
         self.watch.observer.nudge(str(event.get("agent") or ""), session_id)
         self.watch.handoffs.do(lambda: None)

@@ -169,7 +169,7 @@ class HookReply(Struct, frozen=True, kw_only=True):
     body: JSON | None = None
     exit_code: int = 0
     facts: tuple[Fact, ...] = ()
-    told: HookMemory = HookMemory()
+    memory: HookMemory = HookMemory()
 
 
 def answer(
@@ -183,11 +183,11 @@ def answer(
     belong to the session and gets nothing. `view` is None if the session is still unknown."""
     name = _text(event, "hook_event_name")
     if event.get("agent_id") is not None:
-        return HookReply(told=memory)
+        return HookReply(memory=memory)
     facts = _facts(name, event)
     known = view or HookView()
     if known.is_left_alone:
-        return HookReply(facts=facts, told=memory)
+        return HookReply(facts=facts, memory=memory)
     made = _Answer(name, event, known, policy, words, memory)
     return made.reply(facts)
 
@@ -235,28 +235,29 @@ class _Answer:
         memory: HookMemory,
     ) -> None:
         self.name, self.event, self.view = name, event, view
-        self.policy, self.words, self.told = policy, words, memory
+        self.policy, self.words, self.memory = policy, words, memory
         self.facts: list[Fact] = []
 
     def reply(self, facts: tuple[Fact, ...]) -> HookReply:
         is_known = self.view.reading is not None or self.view.forgotten
         body = self._body() if is_known else None
-        return HookReply(body=body, facts=(*facts, *self.facts), told=self.told)
+        return HookReply(body=body, facts=(*facts, *self.facts), memory=self.memory)
 
     def _body(self) -> JSON | None:
         match self.name:
             case "UserPromptSubmit":
                 gated = self._gate_prompt()
                 if gated.verdict == "block":
-                    return {"decision": "block", "reason": self._said(gated)}
-                return self._context(self._said(gated), self._crossing())
+                    return {"decision": "block", "reason": self._gate_message(gated)}
+                return self._context(self._gate_message(gated), self._crossing())
             case "PreToolUse":
                 gated = self._gate_tool()
                 if gated.verdict == "block":
                     return self._specific(
-                        permissionDecision="deny", permissionDecisionReason=self._said(gated)
+                        permissionDecision="deny",
+                        permissionDecisionReason=self._gate_message(gated),
                     )
-                return self._context(self._said(gated))
+                return self._context(self._gate_message(gated))
             case "PostToolUse":
                 return self._context(self._request() or self._crossing())
             case "SessionStart":
@@ -296,7 +297,7 @@ class _Answer:
             self.facts.append(Gated(found.verdict, found.tokens, found.limit_tokens))
         return found
 
-    def _said(self, found: Gate) -> str:
+    def _gate_message(self, found: Gate) -> str:
         if found.verdict == "allow" or self.view.reading is None:
             return ""
         if not found.limit_tokens:
@@ -307,10 +308,10 @@ class _Answer:
 
     def _crossing(self) -> str:
         """The text about a zone that was entered since; nothing about one that was left."""
-        zone, reading, before = self.view.zone, self.view.reading, self.told.zone
+        zone, reading, before = self.view.zone, self.view.reading, self.memory.zone
         if zone is None or reading is None or zone is before:
             return ""
-        self.told = HookMemory(zone, self.told.file)
+        self.memory = HookMemory(zone, self.memory.file)
         order = list(Zone)
         if order.index(zone) <= order.index(before or Zone.NORMAL):
             return ""
@@ -327,9 +328,9 @@ class _Answer:
     def _request(self) -> str:
         """The request for a handoff document, once for each."""
         file, reading = self.view.handoff_file, self.view.reading
-        if not file or file == self.told.file or reading is None or not self.policy.auto_handoff:
+        if not file or file == self.memory.file or reading is None or not self.policy.auto_handoff:
             return ""
-        self.told = HookMemory(self.view.zone, file)
+        self.memory = HookMemory(self.view.zone, file)
         self.facts.append(HandoffAsked(file))
         return self.words.handoff_request(percent=reading.percent, file=file)
 

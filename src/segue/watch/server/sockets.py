@@ -137,7 +137,7 @@ def _locked(path: str, what: str) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise _taken(what) from None
+        raise _address_in_use(what) from None
     except OSError:
         pass  # a file system without locks: the test below must be enough
     return handle
@@ -159,8 +159,8 @@ def _make_room(path: str) -> None:
             return  # nobody is listening
         except OSError:
             pass  # too busy to answer means alive
-    raise _taken(path)
+    raise _address_in_use(path)
 
 
-def _taken(path: str) -> StateError:
+def _address_in_use(path: str) -> StateError:
     return StateError(f"another daemon is listening at {path}; each user can run one `segue watch`")

@@ -57,3 +57,15 @@ def test_a_compaction_is_no_negative_cost() -> None:
     turns(pending, (2_000, 700), (2_000, -5_000))
     pending.add(1_000)
     assert pending.tokens == 350
+
+
+def test_a_new_session_knows_what_output_cost_in_the_one_before() -> None:
+    first = Pending()
+    turns(first, (2_000, 9_000), (2_000, 9_100), (2_000, 9_000))
+    second = Pending(earlier=first)
+    assert second.tokens == 0
+    second.read(30_000)
+    second.add(1_000)
+    assert second.tokens == 4_500
+    turns(second, (2_000, 700), start=30_000)
+    assert first.cost(1_000) == 4_500  # what the second one learns is its own

@@ -230,6 +230,25 @@ def test_a_cap_on_calls_is_one_on_turns(text: str) -> None:
         ("rate_limit", {"type": "frob.error", "properties": {"error": "Rate limit reached"}}),
         ("unknown", {"type": "frob.error", "properties": {"error": "..."}}),
         ("unknown", {"id": 2, "result": {"stopReason": "frobbed"}}),
+        (
+            "auth",
+            {
+                "messages": [
+                    {"role": "user", "content": "hi"},
+                    {
+                        "role": "assistant",
+                        "stopReason": "error",
+                        "errorMessage": "401 invalid x-api-key",
+                    },
+                ]
+            },
+        ),
+        (
+            "billing",
+            {"message": {"stopReason": "error", "errorMessage": "402 insufficient_credits"}},
+        ),
+        ("completed", {"event": "result", "result": {"status": "SUCCESS", "response": "Done."}}),
+        ("completed", {"type": "session.idle", "data": {}}),
     ],
 )
 @pytest.mark.parametrize("frame", ["{}", "data: {}"], ids=["a line", "an event"])

@@ -16,7 +16,7 @@ class ParrotCounter(RecordCounter):
             self.tally.cwd = text(record, "cwd")
         elif text(record, "squawk") == "say":
             spend = Spend(input_tokens=amount(record, "used"))
-            self.spent(f"{self.tally.session_id} {at}", at, "parrot-1", spend, ends_turn=True)
+            self.count_reply(f"{self.tally.session_id} {at}", at, "parrot-1", spend, ends_turn=True)
 
 
 COUNTER = ParrotCounter

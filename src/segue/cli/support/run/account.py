@@ -34,7 +34,7 @@ from segue.views.run.outcome import commands
 from segue.views.run.story import ended_for, repeated
 from segue.views.verdicts import as_dict as verdict
 from segue.views.verdicts import as_json as to_json
-from segue.views.verdicts import duration, iso, moment
+from segue.views.verdicts import duration, iso, time_of_day
 
 _DECISIONS = 12
 _TASK_LINES = 12
@@ -54,7 +54,8 @@ class RunAccount(msgspec.Struct, kw_only=True):
     checkpoint: Checkpoint | None
     arrivals: list[Arrived]
     """Of each leg that took over, in order."""
-    told: RunResult | None = None  # by the machine of the fleet that it is on, if that is not this
+    remote: RunResult | None = None
+    """As its own machine reports it, if that is another one of the fleet."""
 
 
 def show(name: str | None, *, as_json: bool) -> None:
@@ -79,11 +80,11 @@ def _account(store: Store, run: Run) -> RunAccount:
         decisions=store.decisions(run.id),
         checkpoint=None if checkpoint is None else msgspec.convert(checkpoint, Checkpoint),
         arrivals=_arrivals(store, run),
-        told=_told(store, run),
+        remote=_remote_result(store, run),
     )
 
 
-def _told(store: Store, run: Run) -> RunResult | None:
+def _remote_result(store: Store, run: Run) -> RunResult | None:
     if is_here(run) or not isinstance(store, FleetDatabase):
         return None
     from segue.fleet.output import result
@@ -171,8 +172,8 @@ def _as_dict(account: RunAccount) -> dict[str, Any]:
 
 def _answer(account: RunAccount) -> str | None:
     """The last words of the work so far."""
-    if account.told is not None:
-        return account.told.answer or None
+    if account.remote is not None:
+        return account.remote.answer or None
     return RunFolder(account.run.id).answer(account.run.leg) or None
 
 
@@ -227,7 +228,7 @@ def _print(account: RunAccount, now: float) -> None:
     row("check", clean(run.check))
     own = ", ".join(f"{key} = {toml(value)}" for key, value in changed(run.policy).items())
     row("policy", run.policy.name + (f"; {own}" if own else ""))
-    row("began", f"{moment(run.created_at, now, tz)}, {tables.ago(run.created_at, now)}")
+    row("began", f"{time_of_day(run.created_at, now, tz)}, {tables.ago(run.created_at, now)}")
     row("context", _context(account))
     stops = {ended.leg: ended.stop for ended in account.stops}
     is_relayed = len({leg.agent for leg in account.legs}) > 1
@@ -239,12 +240,12 @@ def _print(account: RunAccount, now: float) -> None:
     for wait in _waits(account):
         length = duration(wait["until"] - wait["since"])
         reset = "" if wait["reset_at"] is not None else ", no reset time was stated"
-        row("wait", f"{length} until {moment(wait['until'], now, tz)}: {wait['why']}{reset}")
+        row("wait", f"{length} until {time_of_day(wait['until'], now, tz)}: {wait['why']}{reset}")
     reasons = [ended for ended in account.decisions if ended.reason]
     more = len(reasons) - _DECISIONS
     row("decided", f"… {more} more: segue logs {run.id}" if more > 0 else "")
     for ended in reasons[-_DECISIONS:]:
-        row("decided", f"{moment(ended.at, now, tz)}  {clean(ended.reason)}")
+        row("decided", f"{time_of_day(ended.at, now, tz)}  {clean(ended.reason)}")
     # Of a run that is done, the last checkpoint tells what was left to do long ago.
     checkpoint = None if run.state is RunState.DONE else account.checkpoint
     if checkpoint is not None:
@@ -313,5 +314,5 @@ def _used(run: Run) -> str:
 
 
 def _words(checkpoint: Checkpoint) -> str:
-    own = "with" if checkpoint.told is not None else "without"
+    own = "with" if checkpoint.summary is not None else "without"
     return f"{own} the session's own summary"

@@ -58,7 +58,7 @@ def as_dict(
         "cwd": wanted.cwd,
         "task": wanted.task,
         "argv": list(launch.argv),
-        "env": {name: _shown(name, value) for name, value in _added(launch).items()},
+        "env": {name: _redacted_value(name, value) for name, value in _added(launch).items()},
         "input_bytes": len(launch.input),
         "input_stays_open": launch.stays_open,
         "check": wanted.check or None,
@@ -116,6 +116,7 @@ def _launch(wanted: RunRequest, folder: str, first: FirstLeg | None) -> Launch:
             cwd=wanted.cwd,
             folder=folder,
             env=os.environ,
+            halts=wanted.policy.recall_after_compaction,
         )
     )
 
@@ -124,7 +125,7 @@ def _added(launch: Launch) -> dict[str, str]:
     return {**launch.env, "SEGUE_RUN": _RUN, "SEGUE_LEG": f"{_RUN}/1"}
 
 
-def _shown(name: str, value: str) -> str:
+def _redacted_value(name: str, value: str) -> str:
     """A secret is not shown."""
     return redact(f"{name}={value}")[0].partition("=")[2]
 
@@ -168,7 +169,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         ("policy", f"{key} = {toml(v['value'])}  ({v['source']}; default {toml(v['default'])})")
         for key, v in found["policy"].items()
     ] or [("policy", "graduated, all defaults")]
-    rows.append(("marks", _marks_said(found["marks"])))
+    rows.append(("marks", _marks_text(found["marks"])))
     rows += [
         ("prompts", f"{name}: {path or 'built in'}") for name, path in found["prompts"].items()
     ]
@@ -187,7 +188,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     return [*lines, "Nothing was started and nothing was written."]
 
 
-def _marks_said(found: dict[str, Any]) -> str:
+def _marks_text(found: dict[str, Any]) -> str:
     if found["hard"] is None:
         return "no handoffs: hard_mark is above 1"
     sure = "" if found["window_from"] != "default" else ", which is a guess"

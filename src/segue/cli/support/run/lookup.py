@@ -101,7 +101,7 @@ def driver(store: Store, run: Run) -> Holder | None:
     return fleet.driver(store, run.id)
 
 
-def wait_until_left(store: Store, run: Run) -> None:
+def wait_until_released(store: Store, run: Run) -> None:
     """Waits for the segue that ended a run to leave it, which takes a moment after `segue cancel`
     has returned. Returns after `_LEAVES_S` also if it has not."""
     until = time.monotonic() + _LEAVES_S

@@ -18,7 +18,7 @@ from segue.system.accounts import account_of
 from segue.system.files import state
 from segue.system.git import git
 from segue.views import printing
-from segue.views.verdicts import moment
+from segue.views.verdicts import time_of_day
 
 _FEW_BYTES = 1_000_000_000
 _GIT_S = 5.0
@@ -72,7 +72,7 @@ def place(cwd: str, env: Env) -> Iterator[str]:
 def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
     """Whether an account of the list is limited now, as far as segue and the sessions know."""
     from segue.fleet import open_accounts
-    from segue.views.limits import known
+    from segue.views.limits import known_limits
     from segue.views.machine import list_sessions, with_machine
 
     now = clock.now()
@@ -81,13 +81,13 @@ def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
         _, sessions = with_machine(
             lambda machine: list_sessions(machine, now - accounts.KEEP_S), with_processes=False
         )
-    found = {account.id: account for account in known(sessions, now, env, open_accounts())}
+    found = {account.id: account for account in known_limits(sessions, now, env, open_accounts())}
     for each in wanted.all:
         mine = account_of(each.agent, env, flags=each.flags, cwd=each.cwd)
         holding = accounts.limited_until(found.get(mine.id, mine), now)
         if holding is None or holding.resets_at is None:
             continue
-        until = moment(holding.resets_at, now, clock.local_zone())
+        until = time_of_day(holding.resets_at, now, clock.local_zone())
         if wanted.others:
             yield f"{each.agent} is limited until {until}; the others continue meanwhile"
         else:

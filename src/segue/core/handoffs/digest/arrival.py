@@ -41,7 +41,7 @@ class Arrival:
         self._done = {_flat(call) for call in done if not only_looks(call)}
         self._files = {_plain(file.path) for file in digest.files}
         # Some agents have no other tool to read with.
-        shown = (word for call in done for word in _shown(call))
+        shown = (word for call in done for word in _words_of_viewer(call))
         self._files |= {_plain(word) for word in shown if _PATH.fullmatch(word)}
         self._names = {path.rpartition("/")[2] for path in self._files}
         self._asked = [_words(s.text) for s in digest.statements if s.kind == "question"]
@@ -90,7 +90,7 @@ class Arrival:
             if command in self._done:
                 self._commands.add(command)
             else:
-                for word in _shown(event.command):
+                for word in _words_of_viewer(event.command):
                     self._look_at(word)
         elif kind.reads and not event.files:
             self._look_at(tools.path_in(event.given))
@@ -116,7 +116,7 @@ class Arrival:
         }
 
 
-def _shown(command: str) -> list[str]:
+def _words_of_viewer(command: str) -> list[str]:
     """The words of a command that prints files and does nothing else; some of them name files."""
     if not _SHOWERS.search(command) or not only_looks(command):
         return []

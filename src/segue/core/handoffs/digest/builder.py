@@ -18,7 +18,7 @@ from segue.core.handoffs.digest.excerpts import (
     LINE_CHARS,
     NOTHING,
     SHORT_CHARS,
-    Kept,
+    Excerpt,
     clean,
     cut_line,
     lines_of,
@@ -105,7 +105,7 @@ class _Line(Struct, gc=False):
 class _Outcome(Struct, gc=False):
     call: str
     place: int
-    kept: Kept  # until it is cut into lines
+    kept: Excerpt  # until it is cut into lines
     exit_code: int | None
     failed: bool
     times: int
@@ -437,7 +437,7 @@ class Builder:
                 self._cut(outcome, outcome.kept)
                 outcome.kept = NOTHING
 
-    def _cut(self, outcome: _Outcome, excerpt: Kept) -> None:
+    def _cut(self, outcome: _Outcome, excerpt: Excerpt) -> None:
         """Cuts an output into lines. Odd lines are odd within their output, whatever is printed
         elsewhere."""
         head = lines_of(excerpt.head) if excerpt.head else []

@@ -38,6 +38,8 @@ class Compactions:
         only compacts is not told the same thing again and again."""
         self.ends_turn = False
         """Whether nothing says that the session continues after the last one."""
+        self.is_under_way = False
+        """Whether one has begun and not ended."""
         self._has_worked = False
         self._is_fresh = False  # the summary is newer than all work
         self._is_done = False  # nothing was done since the last one, so the result is the same
@@ -48,7 +50,12 @@ class Compactions:
         match event:
             case Summary():
                 self.summary, self._is_fresh = event.text[:_SUMMARY_CHARS], True
+            case Compaction(phase="started"):
+                self.is_under_way = True
+            case Compaction(phase="failed"):
+                self.is_under_way = False
             case Compaction(phase="done"):
+                self.is_under_way = False
                 if not self._is_done:
                     self.count += 1
                     self.is_after_work, self._has_worked = self._has_worked, False

@@ -115,7 +115,7 @@ def _program(part: str) -> bool:
     return name in _LOOKS
 
 
-class Kept(Struct, frozen=True, gc=False):
+class Excerpt(Struct, frozen=True, gc=False):
     """What is kept of an output. `odd` are the lines that differ from its others."""
 
     head: str = ""  # all of a short output
@@ -129,20 +129,20 @@ class Kept(Struct, frozen=True, gc=False):
         return len(self.head) + len(self.tail) + sum(map(len, self.odd))
 
 
-NOTHING = Kept()
+NOTHING = Excerpt()
 
 
 def shorten(
     text: str, *, failed: bool = False, is_report: bool = False, usual: UsualForms | None = None
-) -> Kept:
+) -> Excerpt:
     """What may be important in an output of any length: all of a short one, otherwise its first and
     last lines and those that differ from the others, without secrets that span several lines.
     `is_report`: somebody wrote it to be read. `usual`: forms that the session's logs are full of.
     Cheap, because it runs on all output."""
     if is_report and len(text) <= _REPORT_CHARS:
-        return Kept(redact_blocks(text))
+        return Excerpt(redact_blocks(text))
     if len(text) <= SHORT_CHARS and text.count("\n") < _SHORT_LINES:
-        return Kept(redact_blocks(text))
+        return Excerpt(redact_blocks(text))
     if _is_encoded(text):
         return NOTHING
     is_cut = len(text) > _SCAN_CHARS
@@ -153,7 +153,7 @@ def shorten(
     forms = without_digits(data).split(b"\n")
     if usual is not None and usual.are_all_of(forms):
         ends = text.endswith("\n") and not usual.has_empty
-        return Kept(
+        return Excerpt(
             _first_lines(text, 1) if ends else "",
             tuple(_faults(data)) if failed else (),
             _last_lines(text, 2 if ends else 1),
@@ -188,7 +188,7 @@ def shorten(
     if failed:
         found += _faults(data)
     first, last = (_HEAD_LINES, _TAIL_LINES) if not is_log else (1, 2) if new else (0, 1)
-    return Kept(_first_lines(text, first), tuple(found), _last_lines(text, last))
+    return Excerpt(_first_lines(text, first), tuple(found), _last_lines(text, last))
 
 
 def _is_encoded(text: str) -> bool:

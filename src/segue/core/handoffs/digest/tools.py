@@ -59,17 +59,17 @@ def change_of(given: Any) -> str:
     new_lines = new.split("\n") if new else []
     added = [line for line in new_lines if line not in gone]
     removed = len(gone.difference(new_lines)) if old else 0
-    return _told(len(added), removed, added)
+    return _change_line(len(added), removed, added)
 
 
 def _patch(text: str) -> str:
     lines = text.split("\n")
     added = [line[1:] for line in lines if line.startswith("+") and not line.startswith("+++")]
     removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
-    return _told(len(added), removed, added) if added or removed else ""
+    return _change_line(len(added), removed, added) if added or removed else ""
 
 
-def _told(added: int, removed: int, lines: list[str]) -> str:
+def _change_line(added: int, removed: int, lines: list[str]) -> str:
     first = next((line.strip() for line in lines if len(line.strip()) > 3), "")
     counts = f"+{added} −{removed}"
     return f"{counts}: {first}"[:_CHANGE_CHARS] if first else counts

@@ -224,7 +224,7 @@ _ROWS: dict[type[HandoffFact], _Rows] = {
         (ASKING, WRITING, WRITTEN): (on.interrupted, (CANCELLED,)),
         (CLEARING, CLEARED, RESUMING, RESUMED): (on.interrupted, (CANCELLED,)),
     },
-    KeyPressed: {(WAITING, WRITTEN): (on.pressed, _STAYS)},
+    KeyPressed: {(WAITING, WRITTEN): (on.key_pressed, _STAYS)},
     NotInterrupted: {
         (WAITING,): (on.not_interrupted, (WRITING,)),
         (WRITTEN,): (on.not_interrupted, (WRITING, NEEDS_USER)),
@@ -261,7 +261,7 @@ _ROWS: dict[type[HandoffFact], _Rows] = {
         (WAITING,): (on.asked_otherwise, (ASKED,)),
         (ASKING,): (on.typed_request, (ASKED, WRITTEN)),
         (CLEARING,): (on.typed_clear, _STAYS),
-        (ASKED, RESUMED): (on.heard, _STAYS),
+        (ASKED, RESUMED): (on.prompt_received, _STAYS),
         (CLEARED, RESUMING, NEEDS_USER): (on.typed_resume, (RESUMED,)),
     },
     NotTyped: {
@@ -278,11 +278,11 @@ _ROWS: dict[type[HandoffFact], _Rows] = {
         (CLEARED, RESUMING, RESUMED): (on.file_after_clearing, _STAYS),
     },
     OwnWritten: {
-        (WRITING,): (on.own_written, (WRITTEN, CLEARED, NEEDS_USER)),
+        (WRITING,): (on.own_document_written, (WRITTEN, CLEARED, NEEDS_USER)),
         (CLEARING,): (on.own_while_clearing, _STAYS),
         (WRITTEN, CLEARED, RESUMING, RESUMED, NEEDS_USER): (on.own_noted, _STAYS),
     },
-    NotWritten: {(WRITING, CLEARED, RESUMING): (on.not_written, (NEEDS_USER,))},
+    NotWritten: {(WRITING, CLEARED, RESUMING): (on.document_not_written, (NEEDS_USER,))},
     Cleared: {
         (WAITING, RESTING, ASKING, ASKED): (on.cleared, (CANCELLED,)),
         (WRITING,): (on.cleared, (CANCELLED,)),
@@ -297,10 +297,10 @@ _ROWS: dict[type[HandoffFact], _Rows] = {
         (RESUMED, NEEDS_USER): (on.goes_on, (DONE,)),
     },
     AgentGone: {
-        (WAITING, RESTING, ASKING, ASKED): (on.gone, (CANCELLED,)),
-        (WRITING, WRITTEN, CLEARING): (on.gone, (CANCELLED, NEEDS_USER)),
-        (CLEARED, RESUMING, RESUMED): (on.gone, (NEEDS_USER,)),
-        (NEEDS_USER,): (on.gone, (CANCELLED,)),
+        (WAITING, RESTING, ASKING, ASKED): (on.agent_gone, (CANCELLED,)),
+        (WRITING, WRITTEN, CLEARING): (on.agent_gone, (CANCELLED, NEEDS_USER)),
+        (CLEARED, RESUMING, RESUMED): (on.agent_gone, (NEEDS_USER,)),
+        (NEEDS_USER,): (on.agent_gone, (CANCELLED,)),
     },
     UserSpoke: {
         (WAITING,): (on.user_spoke, _STAYS),

@@ -122,7 +122,7 @@ def _ask_now(cycle: TerminalHandoff, context: HandoffContext, why: str) -> Stepp
     return asked, [AskUser(asked.why)]
 
 
-def _written(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
+def _document_ready(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
     """A valid document is on disk."""
     if cycle.question:
         return _ask_now(cycle, context, cycle.question)
@@ -193,7 +193,7 @@ def _again(cycle: TerminalHandoff, context: HandoffContext) -> Stepped:
     return replace(fresh, tries=tries), []
 
 
-def _seen(cycle: TerminalHandoff, fact: FileSeen) -> TerminalHandoff:
+def _with_document(cycle: TerminalHandoff, fact: FileSeen) -> TerminalHandoff:
     ok = fact.ok and fact.stable
     if not ok:
         return replace(cycle, has_document=False)
@@ -254,7 +254,7 @@ def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, context: HandoffC
     return _decline(cycle, context)
 
 
-def pressed(cycle: TerminalHandoff, fact: KeyPressed, context: HandoffContext) -> Stepped:
+def key_pressed(cycle: TerminalHandoff, fact: KeyPressed, context: HandoffContext) -> Stepped:
     if cycle.cut_at is None:
         return cycle, []
     return replace(cycle, cut_at=context.now, is_pressed=True), []
@@ -332,7 +332,7 @@ def typed_request(
     if not is_heard:  # at its prompt: what was to be interrupted has ended
         asked = replace(asked, cut_at=None)
     if asked.has_document:  # it was written meanwhile
-        return _written(asked, context)
+        return _document_ready(asked, context)
     return _to(asked, HandoffStep.ASKED, context), []
 
 
@@ -365,7 +365,7 @@ def asked_otherwise(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffCo
     return (cycle, []) if cycle.asked_at is not None else typed_request(cycle, fact, context)
 
 
-def heard(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffContext) -> Stepped:
+def prompt_received(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffContext) -> Stepped:
     own = "request" if cycle.step is HandoffStep.ASKED else "resume"
     if fact.what != own or cycle.is_heard:
         return cycle, []
@@ -387,7 +387,7 @@ def _not_typed(
     waits = retry and context.now - since < patience
     match cycle.step:
         case HandoffStep.ASKING if cycle.has_document:
-            return _written(cycle, context)
+            return _document_ready(cycle, context)
         case HandoffStep.ASKING:
             if waits:
                 return _to(cycle, HandoffStep.WAITING, context), []
@@ -410,13 +410,13 @@ def _not_typed(
 def file_comes(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
     if _is_old(cycle, fact):
         return cycle, []
-    updated = _seen(cycle, fact)
+    updated = _with_document(cycle, fact)
     is_asked = cycle.step in (HandoffStep.WAITING, HandoffStep.ASKED)
     if updated.has_document and fact.nothing_left and is_asked and not cycle.by_user:
         why = f"nothing is left to do; the handoff document is {cycle.file}"
         return _end(updated, HandoffStep.CANCELLED, context, why)
     if updated.has_document:
-        return _written(updated, context)
+        return _document_ready(updated, context)
     if cycle.step is not HandoffStep.ASKED or fact.ok or not fact.stable:
         return updated, []
     updated = _counted(updated, "invalid")
@@ -427,25 +427,27 @@ def file_comes(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) 
 
 
 def file_meanwhile(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
-    return (cycle, []) if fact.ok and _is_old(cycle, fact) else (_seen(cycle, fact), [])
+    return (cycle, []) if fact.ok and _is_old(cycle, fact) else (_with_document(cycle, fact), [])
 
 
 def file_changes(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
-    updated = _seen(cycle, fact)
+    updated = _with_document(cycle, fact)
     if updated.has_document or not fact.stable:
         return updated, []
     return _write_own(updated, context, f"the document is no longer valid: {fact.why}")
 
 
 def file_after_clearing(cycle: TerminalHandoff, fact: FileSeen, context: HandoffContext) -> Stepped:
-    updated = _seen(cycle, fact)
+    updated = _with_document(cycle, fact)
     if updated.has_document or not fact.stable or cycle.is_read:
         return updated, []
     return updated, [WriteOwn()]
 
 
-def own_written(cycle: TerminalHandoff, fact: OwnWritten, context: HandoffContext) -> Stepped:
-    return _written(_own(cycle, fact), context)
+def own_document_written(
+    cycle: TerminalHandoff, fact: OwnWritten, context: HandoffContext
+) -> Stepped:
+    return _document_ready(_own(cycle, fact), context)
 
 
 def own_noted(cycle: TerminalHandoff, fact: OwnWritten, context: HandoffContext) -> Stepped:
@@ -458,7 +460,9 @@ def own_while_clearing(
     return _own(cycle, fact), [] if cycle.is_typed else [TypeText("clear")]
 
 
-def not_written(cycle: TerminalHandoff, fact: NotWritten, context: HandoffContext) -> Stepped:
+def document_not_written(
+    cycle: TerminalHandoff, fact: NotWritten, context: HandoffContext
+) -> Stepped:
     return _ask_now(cycle, context, f"no handoff document can be written: {fact.why}")
 
 
@@ -499,7 +503,7 @@ def goes_on(cycle: TerminalHandoff, fact: ReadFile | WentOn, context: HandoffCon
     return _to(on, HandoffStep.RESUMED, context), []
 
 
-def gone(cycle: TerminalHandoff, fact: AgentGone, context: HandoffContext) -> Stepped:
+def agent_gone(cycle: TerminalHandoff, fact: AgentGone, context: HandoffContext) -> Stepped:
     why = f"the agent's process ended{f': {fact.why}' if fact.why else ''}"
     if not cycle.is_cleared and not cycle.tries.get("clear"):
         return _end(cycle, HandoffStep.CANCELLED, context, why)

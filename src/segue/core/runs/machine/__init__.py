@@ -145,7 +145,7 @@ _ROWS: dict[type[Fact], _Rows] = {
         (STOPPING,): (on.boundary_ends, _STAYS),
     },
     CheckpointReceived: {
-        (CHECKPOINTING,): (on.told, _STAYS),
+        (CHECKPOINTING,): (on.checkpoint_received, _STAYS),
         (STOPPING,): (on.told_last, _STAYS),
     },
     CheckpointComposed: {
@@ -176,10 +176,10 @@ _ROWS: dict[type[Fact], _Rows] = {
     SessionReminded: {(WORKING,): (on.reminded, _STAYS)},
     Arrived: {},
     InterruptRequested: {
-        (STARTING, WORKING, RESUMING, HANDING_OVER): (on.pressed, (STOPPING,)),
-        (CHECKPOINTING,): (on.pressed, (STOPPING, CANCELLED)),
-        (STOPPING,): (on.pressed, _STAYS),
-        (WAITING, CHECKING): (on.pressed, (CANCELLED,)),
+        (STARTING, WORKING, RESUMING, HANDING_OVER): (on.interrupt_requested, (STOPPING,)),
+        (CHECKPOINTING,): (on.interrupt_requested, (STOPPING, CANCELLED)),
+        (STOPPING,): (on.interrupt_requested, _STAYS),
+        (WAITING, CHECKING): (on.interrupt_requested, (CANCELLED,)),
     },
     CancelAsked: {
         (STARTING, WORKING, RESUMING, HANDING_OVER): (on.cancelled, (STOPPING,)),

@@ -20,14 +20,15 @@ from segue.core.runs.machine.moves import (
     go_on,
     hand_over,
     is_limited,
+    is_too_early,
     limit_cap,
     look,
     relay,
     relayed,
     start,
     take_up,
+    user_words,
     wait,
-    with_said,
 )
 from segue.core.runs.outcomes import when
 from segue.core.runs.types import (
@@ -80,15 +81,15 @@ def named(run: Run, fact: LegStarted | SessionNamed, context: RunContext) -> Run
 
 
 def noted_reply(run: Run, fact: Replied, context: RunContext) -> RunStep:
-    return RunStep(_heard(run))
+    return RunStep(_with_reply(run))
 
 
 def first_reply(run: Run, fact: Replied, context: RunContext) -> RunStep:
-    working = replace(_heard(run), state=RunState.WORKING, strict=False, circles=None)
+    working = replace(_with_reply(run), state=RunState.WORKING, strict=False, circles=None)
     return look(working, context)
 
 
-def _heard(run: Run) -> Run:
+def _with_reply(run: Run) -> Run:
     """The model replied. A session that is only asked for a checkpoint acts on nothing else."""
     heard = run.telling if run.purpose == "work" else run.heard
     return replace(run, has_replied=True, leg_replied=True, heard=heard)
@@ -116,6 +117,8 @@ def boundary(run: Run, fact: Boundary, context: RunContext) -> RunStep:
         run = step.run
     if not run.is_due or run.ended_how or (fact.ahead and not run.abilities.talks):
         return RunStep(run)
+    if is_too_early(run):
+        return RunStep(replace(run, is_due=False))
     return hand_over(run, context, due_reason(run), now=False, in_tool=fact.ahead)
 
 
@@ -142,7 +145,7 @@ def boundary_ends(run: Run, fact: Boundary, context: RunContext) -> RunStep:
     return end_leg(run, "gentle", "user", "its tool has finished: ending it, as asked")
 
 
-def told(run: Run, fact: CheckpointReceived, context: RunContext) -> RunStep:
+def checkpoint_received(run: Run, fact: CheckpointReceived, context: RunContext) -> RunStep:
     """The session must do nothing more: its input is closed and, if that does not end it, segue
     ends it."""
     updated = replace(run, checkpoint=max(run.checkpoint, fact.number), told=True)
@@ -189,7 +192,7 @@ def composed(run: Run, fact: CheckpointComposed, context: RunContext) -> RunStep
 
 def checked(run: Run, fact: Checked, context: RunContext) -> RunStep:
     if fact.ok:
-        return finish(run, RunState.DONE, outcomes.done(run))
+        return finish(run, RunState.DONE, outcomes.completed(run))
     if fact.fault:
         return fail(run, outcomes.check_not_run(run, fact.fault))
     if run.check_tries >= run.policy.max_checks:
@@ -236,11 +239,11 @@ def time_to_tell(run: Run, fact: Elapsed, context: RunContext) -> RunStep:
         return _time_up(run, fact)
     if fact.timer not in ("checkpoint", "stall") or not run.is_live or _is_forced(run):
         return RunStep(run)
-    what = f"{_why_not_told(run, fact, context)}: ending this session"
+    what = f"{_why_unanswered(run, fact, context)}: ending this session"
     return end_leg(run, "gentle", "handoff", what)
 
 
-def _why_not_told(run: Run, fact: Elapsed, context: RunContext) -> str:
+def _why_unanswered(run: Run, fact: Elapsed, context: RunContext) -> str:
     """Why a session has not written its checkpoint, as far as segue has seen."""
     if fact.early:
         return "asked for a checkpoint, it called a tool instead"
@@ -294,7 +297,7 @@ def _time_up(run: Run, fact: Elapsed) -> RunStep:
     return end_leg(_stopping(run, due), how, "limit", cap.what)
 
 
-def pressed(run: Run, fact: InterruptRequested, context: RunContext) -> RunStep:
+def interrupt_requested(run: Run, fact: InterruptRequested, context: RunContext) -> RunStep:
     """First Ctrl+C: finish. Second: end. Third: kill."""
     due = outcomes.user_ended(run, "Ctrl+C")
     if not run.is_live:
@@ -408,7 +411,7 @@ def _with_changes(run: Run, fact: Resumed) -> Run:
         relays.changed(run, fact.relay, fact.flags),
         policy=fact.policy or run.policy,
         flags=run.flags if fact.flags is None else fact.flags,
-        said=with_said(run, fact),
+        said=user_words(run, fact),
         interrupted="",
     )
 

@@ -19,9 +19,10 @@ from segue.core.runs.machine.moves import (
     relayed,
     settle,
     start,
+    too_large_to_resume,
+    user_words,
     wait,
     wait_for_account,
-    with_said,
 )
 from segue.core.runs.outcomes import when
 from segue.core.runs.types import (
@@ -138,7 +139,8 @@ def checkpointed(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
         return compose(run, "checkpoint received: writing the checkpoint", run.why)
     can_ask = run.asked and run.has_replied and run.session_id and not run.abilities.talks
     is_full = stop.reason is StopReason.CONTEXT_EXHAUSTED and not stop.ended_for
-    if can_ask and not asked_alone and not is_full:
+    # It may have worked on until it was ended.
+    if can_ask and not asked_alone and not is_full and not too_large_to_resume(run):
         return start(
             run,
             context,
@@ -243,7 +245,7 @@ def user_resumes(run: Run, fact: Resumed, context: RunContext) -> RunStep:
         relay_to="",
         policy=fact.policy or run.policy,
         flags=run.flags if fact.flags is None else fact.flags,
-        said=with_said(run, fact),
+        said=user_words(run, fact),
         strict=fact.strict,
         why=stop.reason if stop else StopReason.USER_EXIT,
         limit_tries=0,
@@ -318,7 +320,7 @@ def _completed(run: Run, context: RunContext) -> RunStep:
     if run.unheard and run.has_replied:
         return go_on(run, context, "completed, but the user has something to add: resuming")
     if not run.check:
-        return finish(run, RunState.DONE, outcomes.done(run))
+        return finish(run, RunState.DONE, outcomes.completed(run))
     return RunStep(
         replace(settle(run), state=RunState.CHECKING), (RunCheck(reason="completed: checking it"),)
     )

@@ -114,6 +114,7 @@ def start(
         pending_tokens=0,
         replies=run.replies if same else 0,
         loaded_tokens=run.loaded_tokens if same else 0,
+        opened=run.opened if same else None,
         is_due=same and run.is_due,
         asked=asks,
         asked_at=context.at if asks else None,
@@ -203,7 +204,7 @@ def go_on(run: Run, context: RunContext, reason: str) -> RunStep:
     return start(run, context, reason, state=RunState.STARTING, prompt=again)
 
 
-def with_said(run: Run, fact: Resumed) -> tuple[str, ...]:
+def user_words(run: Run, fact: Resumed) -> tuple[str, ...]:
     """What the user has added to the task so far, including what they add now."""
     return (*run.said, fact.said) if fact.said else run.said
 
@@ -421,11 +422,27 @@ def hand_over(
     ask = AskCheckpoint(reason=reason, leg=run.leg, now=now, why=why)
     if run.abilities.talks:
         return RunStep(asking, (ask,))
-    if not run.abilities.resumes or _too_large_to_resume(run):
+    if not _can_be_asked(run):
         cause = "it is too full to be asked" if run.abilities.resumes else "it cannot be asked"
         return end_leg(run, "gentle", "handoff", f"{reason}; {cause}")
     # Asking means ending it here: its session is resumed with the request.
     return RunStep(replace(asking, ending="handoff", ended_how="gentle"), (ask,))
+
+
+def is_too_early(run: Run) -> bool:
+    """Whether it was to be asked before resuming makes it too large, and that moment has passed:
+    ending it now gains nothing, so it works up to the policy's marks."""
+    if run.abilities.resume_factor <= 1 or _can_be_asked(run):
+        return False
+    soft = marks_of(run).soft_tokens
+    return soft is not None and expected_tokens(run) < soft
+
+
+def _can_be_asked(run: Run) -> bool:
+    """Whether the live session can be asked for a checkpoint at this boundary."""
+    if run.abilities.talks:
+        return True
+    return run.abilities.resumes and not too_large_to_resume(run, at_boundary=True)
 
 
 def _is_full_once_resumed(run: Run) -> bool:
@@ -433,11 +450,13 @@ def _is_full_once_resumed(run: Run) -> bool:
     asked for its checkpoint when there is hardly any room for the answer."""
     size, hard = resumed_tokens(run), marks_of(run).hard_tokens
     passes = size is not None and hard is not None and expected_tokens(run) < hard <= size
-    return passes or _too_large_to_resume(run)
+    return passes or too_large_to_resume(run)
 
 
-def _too_large_to_resume(run: Run) -> bool:
-    reading, size = run.reading, resumed_tokens(run)
+def too_large_to_resume(run: Run, *, at_boundary: bool = False) -> bool:
+    """Whether a request for a checkpoint would be refused once the session is resumed for it.
+    `at_boundary`: after the tools of its last reply."""
+    reading, size = run.reading, resumed_tokens(run, at_boundary=at_boundary)
     return reading is not None and size is not None and size > reading.window_tokens
 
 

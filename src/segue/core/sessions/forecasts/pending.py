@@ -22,14 +22,15 @@ class Pending:
     """The output of one session's tools that is in none of its readings.
 
     `is_late`: a reading tells the size before the tools that the reply called, although it comes
-    after their output."""
+    after their output. `earlier`: an earlier session of the same agent and task, which shows what
+    output costs."""
 
-    def __init__(self, *, is_late: bool = False) -> None:
+    def __init__(self, *, is_late: bool = False, earlier: "Pending | None" = None) -> None:
         self._is_late = is_late
         self._unread = 0  # bytes that the next reading has
         self._fresh = 0  # bytes since the last reading, if that is not the same
         self._last: int | None = None
-        self._costs: deque[float] = deque(maxlen=_KEPT)
+        self._costs: deque[float] = deque(earlier._costs if earlier else (), maxlen=_KEPT)
 
     @property
     def tokens(self) -> int:

@@ -97,6 +97,7 @@ _HUMAN = lazy_pattern(
 _CHANGE = lazy_pattern(
     r"(?i)^\W?(?:resolved|identified|monitoring|investigating|post-?mortem)\b\W"
     r"|(?m:^\W{0,3}(?:fixed|improved|added|changed|removed|updated) \w)"
+    r"|\bnow (?:also )?(?:covers?|handles?|supports?|shows?|retries|checks?)\b"
     r"|\(#\d+|\b(?:fixe[sd]|closes|resolves|see|in|pr|issue) #\d|\bby @[\w-]+ in https?:"
     r"|^\W{0,3}(?:feat|fix|chore|docs|refactor|perf|test|build|ci|style|revert)"
     r"(?:\([\w ,./-]+\))?!?: "
@@ -105,11 +106,23 @@ _GENERAL = lazy_pattern(
     r"(?i)\b(?:requests|users|calls|clients|keys|errors) (?:that|which|must|should|can|get"
     r"|are (?:rejected|retried|counted|refused))\b"
 )
+# A view of names with their values: nothing happened.
+_FIELDS = lazy_pattern(
+    r"(?i)(?:(?!(?:error|message|msg|reason|summary|cause|status|details?|failed|failure|warning)\b)"
+    r"[a-z][\w -]{1,24}: +\S[^\n]{0,48}(?:\n|$)){2,}"
+)
 _NARRATED = lazy_pattern(
     r"(?i)\b(?:yesterday|last (?:night|week|month|year)|(?:this|that) morning"
     r"|the other day|earlier today"
     r"|came from|nothing in your|in your code"
-    r"|you(?:'re| are) seeing|you(?:'ve| have)? (?:saw|seen))\b"
+    r"|you(?:'re| are) seeing|you(?:'ve| have)? (?:saw|seen)"
+    r"|(?:usually|often|typically|generally|normally|always|sometimes|commonly|mostly)"
+    r" (?:means?|indicates?|points? to|comes? from|happens?|(?:is|are) (?:caused|due|a sign))"
+    r"|means (?:that )?(?:the|a|an|your) (?:caller|client|server|user|key|account|request|process)"
+    r"|(?:get|receive|see|return|answer with|respond with)s? (?:an? |the )?(?:http )?[45]\d\d"
+    r"|is an? (?:[\w-]+ ){1,4}(?:failure|error|message|pattern|issue|problem|symptom)"
+    r" (?:pattern |reported|seen|that|which|for|when|shown|printed))\b"
+    r"|(?:^|[:.] )(?:raised|thrown|returned|emitted|sent|shown|printed|logged) (?:when|if|for|by)\b"
 )
 
 
@@ -136,7 +149,7 @@ def may_claim(unit: Unit, text: str) -> bool:
         return False
     if not text or is_rest(text) or is_change_note(text):
         return False
-    if is_narrated(text) or _GENERAL.search(text):
+    if is_narrated(text) or _GENERAL.search(text) or _FIELDS.fullmatch(text):
         return False
     if text[0].islower() and len(_SENTENCE_END.split(text, maxsplit=1)[0].split()) > _LOWER_WORDS:
         return False

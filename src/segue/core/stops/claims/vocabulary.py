@@ -200,6 +200,7 @@ class Vocabulary:
 _GO_CONTEXT = lazy_pattern(r"(?i)\bcontext (?=deadline|cancell?ed)")  # Go's, not the model's
 _PERIOD = lazy_pattern(r"(?i)\bbilling (?=cycle|period)")  # a month, not a bill
 _SIZE = lazy_pattern(r"(?i)\btoken (?=(?:cap|count|budget|usage)\b)")  # how many, not a key
+_TOOL = lazy_pattern(r"(?i)\b(?:mcp|language|lsp|dev|debug) server\b")  # not the provider's
 _SYSTEM = lazy_pattern(
     r"(?i)\bpermission denied\W{1,3}(?:os error|errno|EACCES|publickey)"
     r"|\bEACCES\b[^.\n]{0,12}permission denied"
@@ -208,7 +209,7 @@ _SYSTEM = lazy_pattern(
 
 def _flat(sentence: str) -> str:
     flat = _GO_CONTEXT.sub("", _LINES.sub(" ", sentence).strip())
-    flat = _PERIOD.sub("", flat)
+    flat = _TOOL.sub("tool", _PERIOD.sub("", flat))
     return _SYSTEM.sub(" ", _SIZE.sub("tokens ", flat))
 
 

@@ -36,13 +36,14 @@ _INLINE = lazy_pattern(
     r"|^(?:type|enter|choose|select|pick) (?:an? |your |the )?(?:number|option|choice|selection)\b"
     r".{0,40}[:?>]\s*$|\btype \W?\w+\W? to (?:confirm|proceed|continue|approve)\W*$"
     r"|\?\s*(?:\[[a-z][\w ]{1,20}\]\s*){2,5}$"
+    r"|^(?:your )?(?:answer|choice|selection|reply|response)\s?[:>?]\s*$"
     r"|\(yes/no(?:/\[?\w+\]?)?\)\W*$|^press (?:enter|return|any key) to continue\W*$"
     r"|\(y\)es\s?/\s?\(n\)o"
     r"|[\[(]y(?:es)?\s?/\s?n(?:o)?(?:\s?/\s?\w+)*[\])]\s*(?:\[\w+\])?\s*[:?>]?\s*$"
 )
 _BUTTONS = lazy_pattern(
     r"(?i)^\W*(?:\[?(?:allow|approve|accept|yes|run|always)\b[\w ]{0,14}\]?\W{1,4}){1,3}"
-    r"\[?(?:reject|deny|no|cancel|skip)\b[\w ]{0,12}\]?\W*$"
+    r"\[?(?:reject|deny|no|cancel|skip)\b(?:[\w ]{0,12}\]?\W*|.{0,80}\benter\b.{0,20})$"
 )
 _ASKED_LINES = 2
 _MAY_IT = lazy_pattern(
@@ -74,7 +75,7 @@ _ABOVE = 4
 _LEFT = lazy_pattern(r"(?i)(?:\^c|<?ctrl[-+ ]c>?)\W*$")
 
 
-def asked(lines: list[Line], source: str) -> Sign | None:
+def dialog_sign(lines: list[Line], source: str) -> Sign | None:
     """The sign of a dialog at the end of a screen, or None."""
     shown = [line for line in lines[-_LOOK_BACK * 2 :] if line.text.strip(" >❯›")][-_LOOK_BACK:]
     if not shown:

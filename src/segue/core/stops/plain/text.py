@@ -48,7 +48,7 @@ def units(lines: list[Line], *, errors_only: bool = False, logs: bool = True) ->
     maker = _Maker(errors_only, logs)
     for line in _without_tables(lines):
         maker.take(line)
-    return maker.done()
+    return maker.finish()
 
 
 _ENTRIES = 3
@@ -100,7 +100,7 @@ class _Maker:
         self._speaker = False
         self._item = False
 
-    def done(self) -> list[Unit]:
+    def finish(self) -> list[Unit]:
         self._flush()
         return self._units
 

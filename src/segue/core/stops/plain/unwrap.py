@@ -9,6 +9,8 @@ written and at which level.
 
 Everything here is linear in the length of the text, and each kind of wrapping is removed at most
 `DEPTH` times.
+
+All in one file, because the kinds of wrapping are removed in one order.
 """
 
 import json
@@ -327,11 +329,25 @@ def _rows_of_a_screen(raw: list[str], first_line: int) -> tuple[list[str], list[
     return rows, numbers
 
 
+def _unquoted(raw: list[str]) -> list[str]:
+    """A text that is nothing but one Markdown code span is what somebody copied, not a mention."""
+    filled = [number for number, line in enumerate(raw) if line.strip()]
+    if not filled:
+        return raw
+    first, last = raw[filled[0]].lstrip(), raw[filled[-1]].rstrip()
+    if first[:1] != "`" or last[-1:] != "`" or sum(line.count("`") for line in raw) != 2:
+        return raw
+    found = list(raw)
+    found[filled[0]] = found[filled[0]].replace("`", "", 1)
+    found[filled[-1]] = found[filled[-1]].replace("`", "", 1)
+    return found
+
+
 def unwrap(raw: list[str], first_line: int = 1) -> list[Line]:
     """The lines as they were written. Lines that only a line width broke off are marked
     (`goes_on`)."""
     lines = []
-    raw, numbers = _rows_of_a_screen(raw, first_line)
+    raw, numbers = _rows_of_a_screen(_unquoted(raw), first_line)
     written = _decoded(raw)
     peeled = _peeled(written)
     texts = [clean(_SOURCE_COLUMN.sub("", o) if ":" in o[-12:] else o) for o in peeled]

@@ -2,6 +2,8 @@
 
 These are shapes, not wordings: they look at how something is said, not at what. A line that starts
 like an error may say anything; a line of code says nothing, whatever it contains.
+
+All in one file, because the shapes are tried in one order.
 """
 
 from enum import Enum
@@ -81,6 +83,7 @@ _ERROR_LEAD = lazy_pattern(
     r"| \(\w*(?:error|exception)\)"
     r"| (?:[a-z]+\s+)?exception:\s[45]\d\d\b"
     r"| (?:http|status|(?:got\s+)?status(?:[\s_]*code)?|error\s*code|code)[\s:=]*[45]\d\d\b"
+    r"     (?!\s(?:(?:usually\s)?(?:means?|indicates?)|says|is\s(?:the|an?|returned|sent))\b)"
     r"| [45]\d\d:?\s+(?!(?:errors?|responses?|requests?|status\w*|codes?)\s(?:are|is|were|mean))"
     r"     (?:-\s)?[\[{<\"'a-z]"
     r"| \[[^\]]{0,40}(?:error|\b[45]\d\d\b)[^\]]{0,40}\]"
@@ -105,6 +108,7 @@ _ERROR_LEAD = lazy_pattern(
     r"| stopped:|(?:request|access)\s+(?:was\s+)?(?:denied|rejected|refused|blocked)\s*:"
     r"| keyboard\s?interrupt\b"
     r"| unexpected\s+status\b"
+    r"| (?:could\s+not|couldn't|cannot|can't|unable\s+to)\s+(?:\w+\s){0,3}\w+:\s\w"
     r"| ran\s+into\s+(?:this|an)\s+error\b"
     rf"| (?:due\s+to\s+an\s+)?(?:{_NO_TALK}[a-z0-9./-]+\s+){{1,4}}error\b"
     r"     (?:\s*[:,(\[{]|\sfrom\s|\s[45]\d\d\b|$)"
@@ -140,13 +144,18 @@ _ERROR_INSIDE = lazy_pattern(
     r"|\bnode::OOMErrorHandler\b|\bFatalProcessOutOfMemory\b|^#\sFatal\sprocess\b"
     r"|(?:Error|Exception)\(['\"]|\bis_?[eE]rror=(?:true|True)\b"
     r"|^\{.{0,400}\"(?:error|err)\"\s*:\s*[\"{]|\{\s?error: \w|\bis_error=True\b|\bblock_reason=<"
+    r"|\btriggerUncaughtException\("
+    r"|[\"'](?:finish|block|stop)_?[rR]eason[\"']\s?:\s?[\"'](?:SAFETY|PROHIBITED_CONTENT|RECITATION"
+    r"|BLOCKLIST|SPII|content_filter)[\"']"
 )
 _BODY = lazy_pattern(r"^\s*[\]}{\[\"'`(),]|^\s*[A-Za-z_@]{1,24}[\"']?\s*:\s")
 _MUTED = lazy_pattern(
     r"""(?x)^(?:
       [+-](?!-\w|\s[Cc]aused\s[Bb]y:|\s\{'error')(?:\s|[^\s\d]|\d*$)
     | \[[xX ]\]\s | (?:Scenario(?:\sOutline)?|Feature|Background):\s
-    | (?:Given|Then)\s(?:the|an?|I)\s
+    | (?:Given|Then)\s(?:the|an?|I|my|that|no|this|we)\s
+    | (?:[Dd]escription|[Ss]ummary|[Dd]ocs?|[Hh]elp|[Tt]ooltip):\s[A-Z][a-z]+
+      \s(?:when|if|by|for|that)\s
     | \*\*[^*]{2,60}\*\*\s[–—-]\s | (?:Title|Subject|Labels?|Author|Milestone|Comments?):\s
     | \|\s? | \#{1,6}\s(?!Fatal\sprocess\b) | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
@@ -197,6 +206,7 @@ _ERROR_LATER = lazy_pattern(
     r"^(?!\W*(?:[-*#>]|\d+[.)]))[^\"`]{0,140}?[.,:\]—-]\s+(?:API )?(?:Error|Exception|ERROR)"
     r"(?: [Cc]ode| (?:during|while|in|from) [\w ]{1,60})?:\s"
 )
+_STATUS_LATER = lazy_pattern(r"^[^\"`{]{4,120} (?:an |the |this )?error: (?=[45]\d\d\b)")
 _RAISED_LATER = lazy_pattern(rf"^[^\"`]*?[:\])|>=-]['\s]+{_RAISED.pattern}")
 _STACK = lazy_pattern(
     r"^(?:at\s|File\s\"|\.\.\.|\^+$|~+|Emitted\s|node:|throw\s"
@@ -377,7 +387,7 @@ def voice_of(mark: str, text: str, *, logs: bool, in_code: bool, prefix: str = "
         return Voice.ERROR
     if is_code(text):
         return Voice.MUTED
-    if _ERROR_LATER.match(text[:_RAISED_WITHIN]):
+    if _ERROR_LATER.match(text[:_RAISED_WITHIN]) or _STATUS_LATER.match(text):
         return Voice.ERROR
     if _RAISED.match(text) or _RAISED_LATER.match(text[:_RAISED_WITHIN]):
         return Voice.ERROR

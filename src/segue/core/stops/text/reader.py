@@ -46,11 +46,18 @@ _RETRYING = lazy_pattern(
     r"|\bwaiting (?:for )?[\d.]+ ?(?:s|sec|seconds|ms|milliseconds)\b|\bfailed \d+/\d+ times\b"
     r"|\bsleeping for an? (?:bit|while|moment)\b"
     r"|\bcompressing \(\d+/\d+\)|[—-] stepping down\b"
+    r"|\bre-?sending(?:…|\.{2,3}| (?:the |your )?(?:request|prompt|message))"
+    r"|(?<!before\s)\btrying (?:once more|one more time|again|(?:the )?next)\b"
+    r"(?! (?:later|at|in|on)\b)"
+    r"|\battempting to (?:refresh|reconnect|recover|retry|renew|re-?auth\w*|resume|fall back)\b"
+    r"|\bresuming at \d"
+    r"|\brescheduled (?:for|in|at)\b|\breconnected\b"
 )
 _COUNTED = lazy_pattern(r"\b(\d+) ?(?:/|of) ?(\d+)\b")
 _NEGATION = lazy_pattern(
     r"(?i)(?:\b(?:not?|never|without|isn't|wasn't|aren't|weren't|hasn't|haven't|didn't|doesn't|don't"
-    r"|won't|nor|neither|avoid(?:s|ed|ing)?|prevents?|unless|if|when(?:ever)?|before|until|once)\b"
+    r"|won't|nor|neither|close to|nearly|almost|avoid(?:s|ed|ing)?|prevents?|unless|if"
+    r"|when(?:ever)?|before|until|once)\b"
     r"[^.:;,·\n({\[\"]{0,24})\Z"
 )
 _NOT = lazy_pattern(r"(?i)\b(?:not?|never|nor|without)\b|n't\b")
@@ -149,6 +156,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         if alone and not vocabulary.stated(text):
             return signs, []
         reason = weighed.reason
+        if reason is StopReason.BILLING and _AGAIN.search(text) and self.reset_in(text):
+            reason = StopReason.RATE_LIMIT  # what comes back by itself need not be paid
         remaining = [s for s in signs if s.reason is reason or s.strength < Strength.SENTENCE]
         lost = [replace(s, lost=_OUTWEIGHED, outdone=True) for s in signs if s not in remaining]
         vague = reason is StopReason.ERROR
@@ -220,7 +229,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             clause = talk.match(hit.quote) and not talk.match(hit.wording.pattern)
             is_cut = bool(hit.wording.lead) and is_rest(hit.quote)
             clause = clause or _is_prose(hit, unit) or is_cut
-            if unit.voice is Voice.PLAIN and not sign.lost and clause:
+            asks = sign.reason is StopReason.NEEDS_USER  # the agent may ask in its own words
+            if unit.voice is Voice.PLAIN and not sign.lost and clause and not (asks and not is_cut):
                 sign = replace(sign, lost="prose: it opens like a clause, not like a message")
             quoted = text.count('"', 0, hit.start) % 2 and "\n" in text[: hit.start]
             if unit.voice is Voice.PLAIN and not sign.lost and quoted:
@@ -234,7 +244,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
                 sign = replace(sign, lost="a note on a change")
             if unit.voice is Voice.PLAIN and not sign.lost and is_narrated(text):
                 sign = replace(sign, lost="prose: it tells of another time or place")
-            if unit.voice is Voice.PLAIN and not sign.lost and is_human(text):
+            if unit.voice is Voice.PLAIN and not sign.lost and is_human(text) and not asks:
                 sign = replace(sign, lost="prose: somebody speaks of what they think or did")
             counter = next((c for c in counters if _silences(c, hit, text)), None)
             if counter is not None and not sign.lost:
@@ -281,12 +291,16 @@ class MessageReader(Struct, frozen=True, kw_only=True):
         if not wrapped or (joined := unbroken(text)) == text:
             return found, text
         other = _longest([h for p in places for h in self.catalogue.find(joined, p, self.agent)])
-        more = _told(other) > _told(found)
+        more = _weight(other) > _weight(found)
         return (other, joined) if more else (found, text)
 
     def reset_in(self, text: str) -> Reset | None:
         """The time at which a limit ends, if another unit than the limit states it."""
         return _reset_of(text, self.now, self.tz)
+
+    def waits_long(self, text: str) -> bool:
+        """Whether a notice of a retry tells of a wait that is a stop."""
+        return tells_of_retries(text) and not self._retries(text)
 
     def _retries(self, text: str) -> bool:
         found = list(_RETRYING.finditer(text))
@@ -294,7 +308,8 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             return False  # what follows lists the tries
         if not found or all(_was_last_try(text[each.start() :]) for each in found):
             return False
-        wait = _reset_of(text, self.now, self.tz)
+        said = text[found[-1].start() :].partition("\n")[0]  # its own wait, not the limit's
+        wait = _reset_of(said, self.now, self.tz) or _reset_of(text, self.now, self.tz)
         return wait is None or wait.after_s is None or wait.after_s <= LONG_RETRY_S
 
     def _sign(self, hit: Hit, text: str, rank: Rank, where: str, at: float | None) -> Sign | None:
@@ -311,7 +326,7 @@ class MessageReader(Struct, frozen=True, kw_only=True):
             tokens=_tokens(hit.groups),
             message=quote_of(text),
             by_name=bool(hit.wording.agents),
-            lost=_why_lost(hit, text),
+            lost=_why_dropped(hit, text),
         )
 
     def _reset(self, reason: StopReason, text: str, at: float | None) -> Reset | None:
@@ -360,7 +375,7 @@ def tells_of_retries(text: str) -> bool:
     return bool(_RETRYING.search(text))
 
 
-def _told(hits: list[Hit]) -> tuple[int, int]:
+def _weight(hits: list[Hit]) -> tuple[int, int]:
     """How much is said: how exactly, and in how many words."""
     return max(((hit.strength, hit.end - hit.start) for hit in hits), default=(-1, 0))
 
@@ -378,6 +393,9 @@ _SIDE_JOB = lazy_pattern(
     r"(?i)\b(?:otel|opentelemetry|telemetry|metrics|analytics|sentry|updater|mcp)\b"
 )
 """Parts of an agent that may fail without ending anything, as its logger calls them."""
+_AGAIN = lazy_pattern(
+    r"(?i)\b(?:until|till|again (?:at|in|on|after)|resets?|renews?|refresh(?:es)?)\b"
+)
 _SOURCE = lazy_pattern(
     r"(?!(?:note|todo|fix|feat|docs?|tests?|chore|perf|build|tip|hint|info|warn|warning|debug|usage"
     r"|example|title|summary|description|feature|bug|issue|question|user|assistant|human)\b)"
@@ -387,6 +405,7 @@ _SOURCE = lazy_pattern(
 _AROUND = "the error inside it says why"
 _OUTSIDE = lazy_pattern(
     r"(?i)^\W{0,3}(?:(?:failed|unable|could not|couldn't|cannot|error) (?:to )?[\w /'-]{2,60}"
+    r"|stream disconnected before completion"
     r"|[\w/'-]{2,20}(?: [\w/'-]{1,20}){0,4} (?:failed|failure|(?:has )?crashed|exception))"
     r": (?=\S)"
 )
@@ -478,7 +497,7 @@ def _is_prose(hit: Hit, unit: Unit) -> bool:
     )
 
 
-def _why_lost(hit: Hit, text: str) -> str:
+def _why_dropped(hit: Hit, text: str) -> str:
     before, after = text[: hit.start], text[hit.end :]
     if _NEGATION.search(before[-48:]):
         return f"{_DENIED} or conditional"

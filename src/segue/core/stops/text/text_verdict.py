@@ -31,7 +31,7 @@ from segue.core.stops.text.reader import (
 )
 from segue.core.stops.types import Sign, Strength
 
-_STATUS_LEAD = lazy_pattern(r"^\W{0,3}([45]\d\d)\b")
+_STATUS_LEAD = lazy_pattern(r"(?m)^\W{0,3}([45]\d\d)\b")
 _CODE_LEAD = lazy_pattern(r"(?m)^\{\s?\"error\":\s?\"(\w+)\"")
 _RAISED = lazy_pattern(r"^[A-Z]\w*(?:Error|Exception)\b")
 _CAUSES_IN_A_LIST = 4
@@ -56,6 +56,18 @@ _PLAN = lazy_pattern(
     r"|.{0,200}\. (?:starting|fixing|trying|running|installing|restarting) (?:it|them|that"
     r"|this) ?(?:now|again)?\."
 )
+_WENT_WELL = lazy_pattern(
+    r"(?i)\b(?:succeeded|recovered|(?:done|finished|completed)\.? (?:in|after) \d"
+    r"|(?:finished|completed|ended) (?:successfully|ok\b|status=(?:ok|success|200))|status=ok"
+    r"|back online)\b|\b(?:done|finished)\W{0,3} (?:in )?\d[\d.]*m?s\b"
+)
+"""Said below an error, this shows that it did not end anything."""
+_OF_A_TOOL = lazy_pattern(
+    r"(?i)^(?:error: )?(?:exit code \d|file (?:has not been|does not exist|not found)"
+    r"|string to replace|no such (?:file|tool)|(?:stop|pre|post|user|session)\w* hook )"
+)
+"""How a tool or a hook of the agent reports to it."""
+_SENTENCE = lazy_pattern(r"^[A-Z](?:[\w'’`./-]+,? ){5,}.*[.:!]$")
 _HEADING = lazy_pattern(r"^#{1,6}\s+\S")
 _ANSWERS = lazy_pattern(
     r"(?i)^(?:(?:http|example|sample) )?(?:response|answer|output) [1-5]\d\d:$"
@@ -69,7 +81,10 @@ _EXAMPLE = lazy_pattern(r"(?i)\b(?:examples?|samples?|scenarios?|sample output)\
 _SECTION = lazy_pattern(r"^#{2,6}\s+\S")
 _HELP = lazy_pattern(r"^Usage: \S+.*\[")
 _DOCUMENT = 2  # from this number of headings on, a text is a document
-_CASES = lazy_pattern(r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|example|sample|e\.g\.)\b")
+_CASES = lazy_pattern(
+    r"(?i)^\W*(?:when(?:ever)?|if|in case|for example|(?:as )?(?:an? )?(?:example|sample)"
+    r"|e\.g\.)\b|.{0,80}\b(?:looks?|is shaped) like(?: this)?:$"
+)
 
 
 class TextVerdict(Struct, frozen=True):
@@ -89,7 +104,7 @@ def hear(
     listener = _Listener(reader, source)
     for unit in units:
         listener.take(unit)
-    return listener.done(generic_errors)
+    return listener.finish(generic_errors)
 
 
 class _Listener:
@@ -113,6 +128,7 @@ class _Listener:
         self._prompted = False  # the user said something
         self._below = 0  # the line right below the signs
         self._told = False  # the signs are in plain words, not in an error
+        self._ends = False  # the signs are the last thing said
         self._causes: set[StopReason] = set()
         self._statuses: set[str] = set()
 
@@ -127,7 +143,12 @@ class _Listener:
         elif self._prompted and unit.voice is Voice.PLAIN and _is_reply(unit):
             self._drop("the agent answers what the user said after it")
         if unit.voice is Voice.RUNNING:
-            self._drop("the agent is still at work below it")
+            if not self._reader.waits_long(unit.text):
+                self._drop("the agent is still at work below it")
+            return
+        error, _, last = unit.text.rpartition("\n")
+        if error and unit.voice is Voice.ERROR and _WENT_WELL.search(last):
+            self._drop("it went well below it")
             return
         above = self._above
         if any(letter.isalnum() for letter in unit.text):
@@ -139,6 +160,7 @@ class _Listener:
             self._retry = unit
             return
         matched = _without_dropped(matched)
+        self._ends = bool(matched.signs)
         self._note(unit, matched)
         if unit.voice is Voice.MUTED and _HEADING.match(unit.text):
             self._headings += 1
@@ -154,7 +176,7 @@ class _Listener:
                 self._lost += [replace(s, lost="shown as an example") for s in matched.signs]
                 return
             self._shown = True
-        elif self._shown and (_is_prose(unit) or (_is_said(unit) and "`" in unit.text)):
+        elif self._shown and (_is_prose(unit) or (_is_plain(unit) and "`" in unit.text)):
             self._drop("a text about it goes on below it")
         if matched.signs and self._error is not None and _is_dropped(matched.signs):
             self._lost += _outdo(list(matched.signs), "an error was said before it")
@@ -183,10 +205,22 @@ class _Listener:
         if is_test(unit.text):
             self._drop("a test follows it")
             return
+        if unit.voice is Voice.PLAIN and _WENT_WELL.search(unit.text):
+            self._drop("it went well below it")
+            return
         plans = unit.voice is Voice.PLAIN and not unit.log and _PLAN.match(unit.text)
-        if plans or (unit.speaker and (len(unit.text) >= _SPEECH_CHARS or is_tool_call(unit.text))):
+        is_speech = unit.speaker and (
+            len(unit.text) >= _SPEECH_CHARS
+            or is_tool_call(unit.text)
+            or (unit.voice is Voice.PLAIN and bool(_SENTENCE.match(unit.text)))
+        )
+        if plans or is_speech:
             self._drop("the agent goes on below it")
-        elif unit.voice is Voice.ERROR and all(s.outdone for s in matched.lost) and not unit.log:
+        elif (
+            unit.voice is Voice.ERROR
+            and all(s.outdone for s in matched.lost)
+            and not (unit.log or _OF_A_TOOL.match(unit.text))
+        ):
             self._error = unit
         elif unit.voice is Voice.MUTED and not is_stack(unit.text):
             self._error = None  # a file, not an ending
@@ -218,10 +252,11 @@ class _Listener:
                 replace(s, reset=reset) if s.reason is limited else s for s in self._signs
             ]
 
-    def done(self, generic_errors: bool) -> TextVerdict:
+    def finish(self, generic_errors: bool) -> TextVerdict:
         if self._foreign and self._weaker_than(Strength.CODE):
             self._drop("another service speaks here", keep_error=True)
-        if self._told and self._headings >= _DOCUMENT:
+        asks = self._ends and all(s.reason is StopReason.NEEDS_USER for s in self._signs)
+        if self._told and self._headings >= _DOCUMENT and not asks:
             self._drop("a document says it")
         if self._remedies >= _REMEDIES_IN_A_GUIDE:
             self._drop("a guide to errors, each with its solution")
@@ -279,7 +314,7 @@ def _introduces(unit: Unit) -> bool:
         return False
     is_sentence = unit.text[:1].isupper() and not any(sign in unit.text for sign in "{}[]=")
     return (
-        is_sentence and _is_said(unit) and unit.text.endswith(":") and words >= _INTRODUCING_WORDS
+        is_sentence and _is_plain(unit) and unit.text.endswith(":") and words >= _INTRODUCING_WORDS
     )
 
 
@@ -288,10 +323,10 @@ def _is_reply(unit: Unit) -> bool:
 
 
 def _is_prose(unit: Unit) -> bool:
-    return _is_said(unit) and unit.text[:1].isupper() and len(unit.text.split()) >= _PROSE_WORDS
+    return _is_plain(unit) and unit.text[:1].isupper() and len(unit.text.split()) >= _PROSE_WORDS
 
 
-def _is_said(unit: Unit) -> bool:
+def _is_plain(unit: Unit) -> bool:
     return unit.voice is Voice.PLAIN and not unit.log
 
 

@@ -100,7 +100,7 @@ def _parts(content: dict[str, Any], turn: int, open_calls: list[Call]) -> Iterat
     for given in results:
         response = given.get("response")
         is_error = isinstance(response, dict) and bool(response.get("error"))
-        yield f.result(_answers(given, open_calls), _told(response), is_error)
+        yield f.result(_answers(given, open_calls), _result_text(response), is_error)
     if words or not results:
         yield Part("user", words)
 
@@ -114,7 +114,7 @@ def _answers(given: dict[str, Any], open_calls: list[Call]) -> str:
     return number
 
 
-def _told(response: object) -> str:
+def _result_text(response: object) -> str:
     if isinstance(response, dict):
         for key in ("output", "error", "content", "result"):
             if isinstance(response.get(key), str):

@@ -2,7 +2,7 @@
 do."""
 
 from segue.core.runs.timers import Activity
-from segue.core.stops.events import Event, ToolCall, ToolResult
+from segue.core.stops.events import Event, Reply, ToolCall, ToolResult
 from segue.runs.clock import Clock
 
 _OPEN_KEPT = 1_000
@@ -94,6 +94,31 @@ class LastWork:
             return None
         last = self.call
         return (last.command or f"{last.name} {last.argument}") if last is not None else ""
+
+
+class CutCall:
+    """The command in the session file that segue's interrupt cut, for an agent that reports calls
+    there. It may have run, although its stream never showed it."""
+
+    def __init__(self) -> None:
+        self._call: ToolCall | None = None
+
+    def feed(self, event: Event) -> None:
+        """Takes an event of the file."""
+        if isinstance(event, ToolCall):
+            self._call = event
+        elif isinstance(event, Reply) or (isinstance(event, ToolResult) and not _is_cut(event)):
+            self._call = None
+
+    @property
+    def command(self) -> str | None:
+        """The last command, if it has no result or one without an exit code, and the model has said
+        nothing since."""
+        return (self._call.command or None) if self._call is not None else None
+
+
+def _is_cut(result: ToolResult) -> bool:
+    return result.failed and result.exit_code is None and not result.denied
 
 
 class Refusals:

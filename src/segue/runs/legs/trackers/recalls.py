@@ -4,33 +4,43 @@ again."""
 import uuid
 
 from segue.core.handoffs.digest import Compactions
+from segue.runs.legs.trackers.halts import Halts
 
 
 class Recalls:
     """The compactions of one leg, each with the message that makes up for it.
 
-    `told` is the last one about which segue has sent the session a message, `heard` the last one
-    whose message is part of the conversation, and `cut` the last one after which its turn was
-    interrupted so that it gets the message before it acts.
+    `last_sent` is the last one about which segue has sent the session a message, `last_received`
+    the last one whose message is part of the conversation, and `last_cut` the last one after which
+    its turn was interrupted so that it gets the message before it acts. `halts`: where an agent
+    that can waits for the message before it continues.
     """
 
-    def __init__(self, run_id: str, leg: int) -> None:
+    def __init__(self, run_id: str, leg: int, halts: Halts | None = None) -> None:
         self.compactions = Compactions()
-        self.told = self.heard = self.cut = 0
+        self.halts = halts
+        self.last_sent = self.last_received = self.last_cut = 0
         self._name = f"segue:recall:{run_id}:{leg}"
 
     @property
     def is_awaited(self) -> bool:
         """Whether the end of a turn is only the interrupt, because the message starts another
         turn."""
-        return self.cut > self.heard
+        return self.last_cut > self.last_received
 
     def key(self, compaction: int) -> str:
         """The key of the message about what this compaction left out: the same in every process."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}:{compaction}"))
 
+    def see_halts(self) -> None:
+        """Records which messages an agent that waited has taken."""
+        if self.halts is not None:
+            self.halts.look()
+            self.last_received = max(self.last_received, self.halts.last_received)
+            self.last_sent = max(self.last_sent, self.halts.last_received)
+
     def hear(self, keys: set[str]) -> None:
         """Records that messages with these keys are now part of the conversation."""
         for number in range(1, self.compactions.count + 1) if keys else ():
             if self.key(number) in keys:
-                self.heard = max(self.heard, number)
+                self.last_received = max(self.last_received, number)

@@ -9,7 +9,7 @@ from segue.agents.contracts.profile import Profile, Record
 from segue.agents.shared.live import Live
 from segue.core.sessions.look import TailLook, look_at
 from segue.core.sessions.types import Look
-from segue.core.stops.events import Event
+from segue.core.stops.events import Event, Usage
 from segue.sessions import find, tail
 from segue.system.files.stream import Tail
 
@@ -35,6 +35,7 @@ class SessionFileTracker:
         self._stamp: tuple[int, int] | None = None
         self._tail: Tail | None = None
         self._live = Live(profile)
+        self._opening_tokens = 0
         self.has_grown = False
         """Whether the last look saw it change since an earlier look."""
 
@@ -80,6 +81,13 @@ class SessionFileTracker:
         look = _look_at_end(self.path, self._stamp[0], self._profile)
         return look if look is not None and look.used_tokens is not None else None
 
+    def opening_tokens(self) -> int:
+        """How large the session was at its first reply, before any tool had answered; 0 if its file
+        does not say so, or existed before this leg."""
+        if not self._opening_tokens and not self._from and self.path:
+            self._opening_tokens = _first_size(self.path, self._profile)
+        return self._opening_tokens
+
     def replay(self, now: float) -> Iterator[Event]:
         """Everything that the leg added to it, for an agent whose file was not followed."""
         if self.is_followed or not self.path:
@@ -107,5 +115,19 @@ def _look_at_end(path: str, size: int, profile: Profile) -> Look | None:
         return tail.read_back(handle, size, view, lambda found: found.is_settled)[0].look
     except OSError:
         return None
+    finally:
+        os.close(handle)
+
+
+def _first_size(path: str, profile: Profile) -> int:
+    try:
+        handle = find.open_file(path)
+    except OSError:
+        return 0
+    try:
+        events = profile.parse(tail.first_records(handle))
+        return next((event.used_tokens for event in events if isinstance(event, Usage)), 0)
+    except OSError:
+        return 0
     finally:
         os.close(handle)

@@ -17,12 +17,12 @@ INHERITED = "inherited"
 """A file in a leg's folder: what was spent in its session before the run continued it."""
 
 
-def spent(agent: str, path: str, session_id: str) -> dict[str, Spend]:
+def spend_by_model(agent: str, path: str, session_id: str) -> dict[str, Spend]:
     """Tokens by model; empty if unreadable. Without sub-agents' files."""
     try:
         if agents.stores()[agent].database:
             found: dict[str, Spend] = {}
-            for model, spend in database.spent(path, session_id):
+            for model, spend in database.spend_by_model(path, session_id):
                 found[model] = found.get(model, Spend()) + spend
             return found
         count = agents.counter(agent)
@@ -58,7 +58,7 @@ def of_leg(agent: str, follower: LegFollower, earlier: Iterable[Path]) -> tuple[
     what they spent in the same session. What others spent in it before does not count for this
     run."""
     own = Path(follower.leg.folder)
-    total = spent(agent, follower.file.path, follower.session_id)
+    total = spend_by_model(agent, follower.file.path, follower.session_id)
     tokens, cost = tokens_of(total), 0.0
     mine = [folder for folder in earlier if read(folder / "session") == follower.session_id]
     before = [read_json(folder / "spent") or [0, 0.0] for folder in mine]

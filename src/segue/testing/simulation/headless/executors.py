@@ -134,17 +134,16 @@ class SimulatedExecutor:
         random = self.session.random
         return SimulatedCheck(clock, 5.0 + 60.0 * random.random(), int(random.random() < 0.3))
 
-    def keep_told(self, follower: SimulatedFollower) -> None:
+    def store_answer(self, follower: SimulatedFollower) -> None:
         """Stores the agent's answer."""
 
-    def recall(self, run: Run, follower: SimulatedFollower) -> str:
+    def recall(self, run: Run, follower: SimulatedFollower, *, is_free: bool) -> None:
         """Nothing is left out by a simulated compaction."""
-        return ""
 
-    def say_recalled(self, follower: SimulatedFollower, known: str) -> None:
+    def say_recalled(self, follower: SimulatedFollower, recall: Any) -> None:
         """There is nothing to say."""
 
-    def spent(self, follower: SimulatedFollower) -> tuple[int, float]:
+    def leg_spend(self, follower: SimulatedFollower) -> tuple[int, float]:
         """The tokens and the cost of this leg so far."""
         spent = follower.leg.spent_tokens
         return spent, spent * 1e-6

@@ -79,6 +79,7 @@ class SimulatedFollower:
                         reading=reading,
                         enforced_tokens=self._enforced(window),
                         is_timely=not self._missed,
+                        opening_tokens=self._opening_tokens,
                     )
                 )
             elif record.kind == "tool":
@@ -95,6 +96,12 @@ class SimulatedFollower:
             elif record.kind == "compaction":
                 self.compactions.count += 1
         return facts
+
+    @property
+    def _opening_tokens(self) -> int:
+        leg = self.leg
+        is_new = not leg.order.session_id and leg.model.resume_factor > 1
+        return leg.conversation.loaded_tokens if is_new else 0
 
     def _enforced(self, window: int) -> int | None:
         at = self.leg.model.compacts_at

@@ -191,11 +191,13 @@ class Leg:
         if not self.conversation.loads:
             self.end("crash")
             return
+        talk = self.conversation
         if self.order.session_id:
-            talk = self.conversation
             new = max(0, talk.used_tokens - talk.loaded_tokens)
             talk.used_tokens += int(new * (self.model.resume_factor - 1))
             talk.loaded_tokens = talk.used_tokens
+        elif not talk.replied:
+            talk.loaded_tokens = talk.used_tokens  # what it begins with is sent once
         if self.conversation.in_doubt:  # it looks before it repeats that call
             self.conversation.known = max(self.conversation.known, self.project.last)
             self.conversation.in_doubt = False

@@ -244,7 +244,7 @@ class HeadlessSession:
             self.say(f"segue ends: {fault}")
             self.watch.gives_up(loop.run, str(fault))
             self._leave(driver)
-            self._gone()
+            self._left_alone()
             return
         self.watch.after_turn(loop)
         run = loop.run
@@ -255,9 +255,9 @@ class HeadlessSession:
         if run.state.is_final:
             self._leave(driver)
             self._over(run)
-        elif loop._is_left:
+        elif loop._must_exit:
             self._leave(driver)
-            self._gone()
+            self._left_alone()
         elif loop._is_parked:
             self._leave(driver)
             self._parked(run)
@@ -294,7 +294,7 @@ class HeadlessSession:
             self.watch.dies(self.driver.holder.pid)
             self.driver = self.loop = None
             self._turn_at = None
-            self._gone()
+            self._left_alone()
 
     def _leave(self, driver: SimulatedDriver) -> None:
         """The process ends and releases what it held."""
@@ -308,7 +308,7 @@ class HeadlessSession:
     def _parked(self, run: Run) -> None:
         """The process has ended because the run waits for a long time."""
 
-    def _gone(self) -> None:
+    def _left_alone(self) -> None:
         """Nobody drives the run now. The daemon looks at it, and the user may."""
         for leg in self.legs.values():
             leg.is_alone = True

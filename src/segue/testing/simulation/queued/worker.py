@@ -12,7 +12,7 @@ from segue.errors import SegueError, StateError
 from segue.queue.carrier import Carrier
 from segue.queue.limits import AccountLimits
 from segue.queue.memory import MemoryQueue
-from segue.queue.worker import Seen, Worker
+from segue.queue.worker import QueueState, Worker
 from segue.runs.loop import Loop
 from segue.runs.starting.begin import Driver, RunRequest
 from segue.runs.store.port import Holder
@@ -122,7 +122,7 @@ class Workers:
         self.jobs = 1 + int(self.random.random() * 3)
         self.worker: SimulatedWorker | None = None
         self.life = 0
-        self.seen = Seen()
+        self.seen = QueueState()
         self.seen_at = 0.0
         self._look_at: float | None = None
 

@@ -54,7 +54,7 @@ _AGAIN_S = 30.0  # until a killed daemon is restarted
 _UNDRIVEN_S = 120.0
 
 
-def _said(line: str) -> None:
+def _check_line(line: str) -> None:
     """What the daemon tells its user. It contains mistakes of its own, and reports them."""
     if line.startswith("internal error"):
         raise Broken("the daemon makes no mistakes of its own", line)
@@ -166,7 +166,7 @@ class SimulatedDaemon:
             env={},
             log=self.log,
             rules=SimulatedRules(world.plan.policy),
-            say=_said,
+            say=_check_line,
             clock=self.clock,
             notices=silent(),
             observer=SimulatedObserver(self),
@@ -273,7 +273,7 @@ class SimulatedDaemon:
 
     # Its threads
 
-    def stir_hands(self) -> None:
+    def wake_handoffs(self) -> None:
         """Wakes the thread for handoffs in progress, because something concerns only them."""
         if self.watch is not None and self.watch.handoffs.cycles:
             self._eager_until = self.world.schedule.now + _EAGER_S

@@ -352,7 +352,7 @@ class MachineGate(AccountGate):
         if owner is None or stop.retry_at is None or world.is_disk_full:
             return
         if stop.retry_at > world.machine.clock.now():
-            world.account_of(owner.number).told(world.schedule.now)
+            world.account_of(owner.number).learn_limit(world.schedule.now)
 
 
 class Silent:

@@ -386,7 +386,7 @@ class TerminalSession:
         self.watch.grew(added)
         call = next((e for e in reversed(talk.events) if isinstance(e, ToolCall)), None)
         talk.add(ToolResult(at=self.now, call_id=call.call_id if call else ""))
-        self.world.daemon.stir_hands()
+        self.world.daemon.wake_handoffs()
         self._later(models.reply_s(self.random), partial(self._request, turn))
 
     def _over(self) -> None:
