@@ -280,7 +280,7 @@ class Watch:
         now = self.clock.awake()
         while self._ended and self._ended[0][0] <= now:
             due, until, sighting = self._ended.pop(0)
-            if now < until and not self._is_reaped(sighting):
+            if now < until and not self._is_final(sighting):
                 self._ended.append((now + SETTLE_S, until, sighting))
                 continue
             try:
@@ -298,10 +298,10 @@ class Watch:
             self._pruned_at = now
             self._tidy()
 
-    def _is_reaped(self, sighting: Sighting) -> bool:
-        """Whether all is known about its end that will be: a busy tmux asks late how an agent
-        ended, and until then a crash looks like a closed terminal."""
-        return sighting.ended is None or self.observer.after(sighting.ended).is_reaped
+    def _is_final(self, sighting: Sighting) -> bool:
+        """Whether all is known about its end that will be: where only the parent is told how an
+        agent ended, a busy tmux asks late, and until then a crash looks like a closed terminal."""
+        return sighting.ended is None or self.observer.after(sighting.ended).is_final
 
     def _see_end(self, sighting: Sighting) -> None:
         name = (sighting.session.agent, sighting.session.session_id)

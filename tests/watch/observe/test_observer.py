@@ -146,6 +146,28 @@ def test_a_closed_terminal_is_told_from_a_crash_in_it(world: World, closes: bool
         os.close(near)
 
 
+def test_a_crash_is_known_though_nobody_asks_the_system_how_the_agent_ended(world: World) -> None:
+    """A tmux whose last look at its children was too early asks only when something else happens.
+    The agent leads its terminal's session, as in a pane: what remains of that says nothing."""
+    claude_session(world.home, prompt(), reply(1, 20_000, stop="tool_use"))
+    leads = """setsid sh -c 'exec "$1" 600 0<>"$2"' sh "$2" "$1" & exec sleep 600"""
+    _, near, agent = in_a_terminal(world, leads)
+    world.until(lambda s: s.session.process is not None)
+    os.kill(agent.pid, signal.SIGKILL)
+    seen = world.until(lambda s: s.ended is not None)
+    assert f"/proc/{agent.pid}/stat: Z" == _state(agent.pid)
+    assert seen.ended is not None
+    after = world.observer.after(seen.ended)
+    assert (after.terminal, after.exit_code, after.is_final) == ("own", -signal.SIGKILL, True)
+    assert world.observer.ending_of(seen).reason is StopReason.CRASH
+    os.close(near)
+
+
+def _state(pid: int) -> str:
+    path = Path(f"/proc/{pid}/stat")
+    return f"{path}: {path.read_text().rpartition(')')[2].split()[0]}"
+
+
 def _left(world: World, seen: Sighting) -> str:
     assert seen.ended is not None
     return world.observer.after(seen.ended).terminal

@@ -47,11 +47,11 @@ _OPEN = (StopReason.COMPLETED, StopReason.NEEDS_USER, StopReason.USER_EXIT, Stop
 
 class After(Struct, frozen=True, kw_only=True):
     """What is known after a process ended. `exit_code` is negative for a signal, None if
-    unknown; not `is_reaped`: it may become known, once its parent asks for it."""
+    unknown; not `is_final`: it may become known, once its parent asks for it."""
 
     terminal: Terminal = "unknown"
     exit_code: int | None = None
-    is_reaped: bool = True
+    is_final: bool = True
 
 
 def is_mid_turn(session: Session, ended: Process | None) -> bool:

@@ -9,8 +9,6 @@ not read again until that file changes.
 import errno
 import os
 import selectors
-import signal
-import struct
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -23,6 +21,7 @@ from segue.sessions.find import Home
 from segue.system.process.processes import living
 from segue.system.process.procfs import Facts, Flock, System, system
 from segue.system.tmux import hosting
+from segue.watch.observe import exits
 from segue.watch.observe.endings import After, Terminal
 
 REREAD_SHARE = 6
@@ -35,7 +34,6 @@ closes its files first."""
 SPARE_FILES = 256
 """How many open files are reserved for everything else; at most a quarter of the user's limit."""
 
-_GET_INFO, _INFO_EXIT, _INFO_BYTES = 0xC040FF0B, 8, 64  # Linux 6.15: PIDFD_GET_INFO
 _MAX_FILES = 1 << 16
 _CLOCK_SET_S = 2.0
 
@@ -171,11 +169,15 @@ class ProcessTracker:
         remains = self._remains.get((process.pid, process.start_ticks))
         if remains is None:
             return After()
-        is_reaped = _is_reaped(remains)  # first: its parent may be asking right now
+        # in this order: its parent may be asking right now
+        code = exits.zombie_exit_code(process.pid, process.start_ticks)
+        is_reaped = exits.is_reaped(remains.handle)
+        if code is None:
+            code = exits.exit_code(remains.handle)
         return After(
             terminal=self._terminal(process, remains.place),
-            exit_code=_exit_code(remains),
-            is_reaped=is_reaped,
+            exit_code=code,
+            is_final=is_reaped or code is not None,
         )
 
     def close(self) -> None:
@@ -352,32 +354,3 @@ def _booted_at() -> float:
     """The boot time according to the current clock; 0 if the system does not say."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
-
-
-def _is_reaped(remains: _Remains) -> bool:
-    """Whether its parent knows how it ended, or nobody can tell."""
-    if remains.handle is None:
-        return True
-    try:
-        signal.pidfd_send_signal(remains.handle, 0)
-    except OSError:
-        return True
-    return False
-
-
-def _exit_code(remains: _Remains) -> int | None:
-    """The exit code as its parent received it; known only after that. Older systems tell only
-    the parent."""
-    if remains.handle is None:
-        return None
-    import fcntl
-
-    info = bytearray(_INFO_BYTES)
-    struct.pack_into("Q", info, 0, _INFO_EXIT)
-    try:
-        fcntl.ioctl(remains.handle, _GET_INFO, info)
-    except OSError:
-        return None
-    (mask,) = struct.unpack_from("Q", info, 0)
-    (status,) = struct.unpack_from("i", info, 60)
-    return os.waitstatus_to_exitcode(status) if mask & _INFO_EXIT else None
