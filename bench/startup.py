@@ -36,8 +36,8 @@ listener.bind(sys.argv[1])
 listener.listen(50)
 while True:
     line, _ = listener.accept()
-    line.recv(65536)
-    line.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 22\\r\\n\\r\\n" + b"#" * 22)
+    if line.recv(65536):  # nothing comes from who only asks whether it is there
+        line.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 22\\r\\n\\r\\n" + b"#" * 22)
     line.close()
 """
 
@@ -108,6 +108,8 @@ def daemon(kind: str, env: dict[str, str], script: str) -> Iterator[None]:
                     sys.exit(f"{' '.join(argv[:2])} does not answer at {place}")
                 time.sleep(0.05)
             yield
+            if process.poll() is not None:  # the clients were measured without a daemon
+                sys.exit(f"{' '.join(argv[:2])} ended while its clients were measured")
         finally:
             process.terminate()
 

@@ -36,7 +36,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 SLOW = (
     *("cli", "dashboard", "drill", "fleet", "queue", "runs", "system", "watch"),
-    *("test_readme", "test_docs_elsewhere", "test_plugins", "test_simulation", "test_follow"),
+    *("test_readme", "test_docs_elsewhere", "test_plugins", "test_simulation"),
+    *("test_follow", "test_follow_folders", "test_follow_events", "test_any_file_change"),
     *("test_scan", "test_index", "test_broken_index", "test_secrets", "test_any_shape"),
     *("test_hard_codes", "test_ordinary_files", "test_trigger_files", "test_mutations"),
     *("test_any_input", "test_any_transcript", "test_user_wordings", "test_circles"),
