@@ -2,10 +2,11 @@
 documents: for tests of handoffs that need no process."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from segue.agents import terminals
@@ -336,3 +337,10 @@ def kinds(agent: Agent) -> list[str]:
     """What it was told."""
     names = {"Create handoff document now": "request", "/clear": "clear", "and resume": "resume"}
     return [next((names[n] for n in names if n in text), "other") for text in agent.sent]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.log.close()
