@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from segue.core.queue.schedule import Conditions, Proving, plan
 from segue.core.queue.types import Caps, Task, TaskState
 from segue.errors import StateError
-from segue.queue import rules
+from segue.queue import rules, trees
 from segue.queue.memory import MemoryQueue, SharedTasks
 from segue.queue.port import Queue
 from segue.queue.sqlite import SqliteQueue
-from segue.queue.worker import Worker
+from segue.queue.worker import LOG_NAME, Worker
 from segue.runs.store import leases
 from segue.runs.store.memory import MemoryStore
 from segue.runs.store.port import Holder, IsAlive
@@ -109,5 +109,29 @@ def test_a_task_whose_process_ends_before_it_takes_over_the_claim_is_started_aga
         tried = queue.task(task.id)
         assert tried is not None
         assert tried.tries == 1
+        for child, _ in worker._children.values():
+            child.wait()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_task_whose_process_cannot_be_started_waits_and_does_not_count_as_running(
+    whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEGUE_HOME", str(tmp_path))
+    with SqliteQueue(tmp_path / "queue.db") as queue, MemoryStore() as store:
+        [task] = queue.submit([make_task()])
+        in_the_way = Path(trees.folder(task.id)) / LOG_NAME
+        in_the_way.mkdir(parents=True)
+        worker = Worker(queue, store, NoLimits(), Caps(), env={}, say=lambda line: None)
+        seen = worker.look(1_000.0, whole=whole)
+        [verdict] = seen.verdicts
+        assert seen.running == ()
+        assert "Is a directory" in verdict.why
+        assert verdict.until is not None
+        assert [v.until for v in worker.look(1_001.0, whole=whole).verdicts] == [verdict.until]
+        in_the_way.rmdir()
+        monkeypatch.setattr(units, "own_argv", lambda *words: ["true"])
+        seen = worker.look(verdict.until, whole=whole)
+        assert [each.id for each in seen.running] == [task.id]
         for child, _ in worker._children.values():
             child.wait()

@@ -134,11 +134,11 @@ class Worker:
         )
         verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, situation)]
         if whole:
-            for verdict in verdicts:
-                if verdict.starts:
-                    self._start(verdict, now)
+            failed = [self._start(verdict, now) for verdict in verdicts if verdict.starts]
         else:
-            self._start_first(tasks, situation, now)
+            failed = self._start_first(tasks, situation, now)
+        not_started = {each.task.id: each for each in failed if each is not None}
+        verdicts = [not_started.get(verdict.task.id, verdict) for verdict in verdicts]
         running = tuple(
             t for t in tasks if t.state is TaskState.RUNNING and t.id not in situation.lost
         )
@@ -148,13 +148,16 @@ class Worker:
         started = tuple(v.task for v in verdicts if v.starts)
         return QueueState(verdicts=waiting, running=(*running, *started))
 
-    def _start_first(self, tasks: list[Task], situation: Conditions, now: float) -> None:
+    def _start_first(
+        self, tasks: list[Task], situation: Conditions, now: float
+    ) -> list[Verdict | None]:
         """Fills the free places from all tasks that could start: others look at the same list,
-        and only the queue knows when a cap is reached."""
+        and only the queue knows when a cap is reached. Returns the same as `_begin` for each."""
         own = [t for t in tasks if t.state is TaskState.RUNNING and t.id not in situation.elsewhere]
         places = self.caps.jobs - len([task for task in own if task.id not in situation.lost])
+        failed: list[Verdict | None] = []
         if places <= 0:
-            return
+            return failed
         any_number = replace(situation, caps=replace(self.caps, jobs=len(tasks) + self.caps.jobs))
         verdicts = [self._bounded(verdict, now) for verdict in plan(tasks, any_number)]
         wanted = [Candidate(v.task.id, v.agent, v.account) for v in verdicts if v.starts]
@@ -162,10 +165,11 @@ class Worker:
         for _ in range(places):
             found = self.queue.claim_first(wanted, self._me, now, caps=self.caps)
             if found is None:
-                return
+                break
             chosen, lease = found
-            self._begin(known[chosen.task], chosen.agent, lease, now)
+            failed.append(self._begin(known[chosen.task], chosen.agent, lease, now))
             wanted = wanted[wanted.index(chosen) + 1 :]
+        return failed
 
     def _bounded(self, verdict: Verdict, now: float) -> Verdict:
         """A task whose process is lost again and again is started later each time, and finally
@@ -201,24 +205,27 @@ class Worker:
         over = replace(task, state=TaskState.FAILED, outcome=outcome, ended_at=now)
         self.queue.save(over, lease, release=True)
 
-    def _start(self, verdict: Verdict, now: float) -> None:
+    def _start(self, verdict: Verdict, now: float) -> Verdict | None:
         task = verdict.task
         lease = self.queue.claim(
             task.id, self._me, now, agent=verdict.agent, account=verdict.account, caps=self.caps
         )
-        if lease is not None:  # otherwise another worker was faster, or the user changed their mind
-            self._begin(task, verdict.agent, lease, now)
+        if lease is None:  # another worker was faster, or the user changed their mind
+            return None
+        return self._begin(task, verdict.agent, lease, now)
 
-    def _begin(self, task: Task, agent: str, lease: Lease, now: float) -> None:
+    def _begin(self, task: Task, agent: str, lease: Lease, now: float) -> Verdict | None:
+        """Starts the task's process. If that fails, it returns until when the task waits."""
         try:
             self._children[task.id] = self._spawn(task.id, lease.epoch), lease
         except OSError as fault:
             self.say(f"{task.id}: cannot be started: {in_words(fault)}")
             back = replace(task, why=in_words(fault), not_before=now + backoff_s(Policy(), 1, 0.5))
             self.queue.save(back, lease, release=True)
-            return
+            return Verdict(task=back, why=back.why, until=back.not_before)
         verb = "continues" if task.run else "starts"
         self.say(f"{task.id} {verb} with {agent}")
+        return None
 
     def _spawn(self, task_id: str, epoch: int) -> "subprocess.Popen[bytes]":
         """Starts a process for the task. It outlives the process that started it."""

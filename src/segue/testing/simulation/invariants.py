@@ -174,7 +174,7 @@ class RunWatch:
             self._decided(before, fact, after, starts[0], entry)
         if not is_old:
             self._marks(before, fact, after)
-            self._counts(before, fact, after, entry)
+            self._spends(before, fact, after)
         if isinstance(fact, InterruptRequested | CancelAsked):
             self.ended_by_user = not before.state.is_final
         if isinstance(fact, Resumed) and self.user_resumed:
@@ -227,8 +227,27 @@ class RunWatch:
         is_near = reading.used_tokens >= soft or ahead >= hard
         must(is_near, "no handoff for nothing", f"{reading.used_tokens}, far from {hard}")
 
-    def _counts(self, before: Run, fact: AnyFact, after: Run, entry: Entry) -> None:
-        policy = after.policy
+    def _spends(self, before: Run, fact: AnyFact, after: Run) -> None:
+        if not isinstance(fact, LegEnded):
+            return
+        self.last_ended = fact
+        spent, cap = after.tokens, after.policy.max_tokens
+        must(spent == before.tokens + fact.tokens, "spend is counted", f"{spent} tokens")
+        leg = self.session.legs.get((after.id, fact.leg))
+        if leg is not None:
+            self.largest_request = max(self.largest_request, leg.largest_request)
+        room = 2 * self.largest_request
+        what = f"{spent} tokens spent of {cap}"
+        is_alone = leg is not None and leg.is_alone
+        must(cap is None or is_alone or spent <= cap + room, "spend caps", what)
+
+    def _counts(self, before: Run, fact: AnyFact, step: RunStep) -> None:
+        """Counts what is in the log, also what a process wrote that was killed right after."""
+        after, policy = step.run, step.run.policy
+        if isinstance(fact, Resumed):
+            self.idle = self.overloads = self.checks = 0
+        if _is_old(before, fact):
+            return
         if isinstance(fact, CheckpointReceived) and before.state is RunState.CHECKPOINTING:
             self.told.add(before.session_id)
         if isinstance(fact, Checked):
@@ -241,19 +260,20 @@ class RunWatch:
                 "checks count",
                 f"ok: {fact.ok}",
             )
-        if not isinstance(fact, LegEnded):
-            return
-        self.last_ended = fact
+        if isinstance(fact, LegEnded):
+            self._leg_counts(before, fact, after)
+        for decision in step.decisions:
+            if not isinstance(decision, WaitUntil) or decision.wait is before.wait:
+                continue
+            is_overload = decision.wait.why is StopReason.OVERLOADED
+            if is_overload and decision.wait.outage_since is None:
+                self.overloads += 1
+                what = f"overload {self.overloads}"
+                must(self.overloads <= policy.overload_tries, "tries are bounded", what)
+
+    def _leg_counts(self, before: Run, fact: LegEnded, after: Run) -> None:
+        policy = after.policy
         self.world.figures.legs += 1
-        spent, cap = after.tokens, policy.max_tokens
-        must(spent == before.tokens + fact.tokens, "spend is counted", f"{spent} tokens")
-        leg = self.session.legs.get((after.id, fact.leg))
-        if leg is not None:
-            self.largest_request = max(self.largest_request, leg.largest_request)
-        room = 2 * self.largest_request
-        what = f"{spent} tokens spent of {cap}"
-        is_alone = leg is not None and leg.is_alone
-        must(cap is None or is_alone or spent <= cap + room, "spend caps", what)
         if fact.progressed:
             self.idle = self.overloads = 0
         elif fact.stop.reason not in _PASSING and before.purpose == "work":
@@ -299,10 +319,6 @@ class RunWatch:
         must(
             after.limited_s <= policy.max_limited_s, "waits end within their bound", "max_limited_s"
         )
-        if wait.why is StopReason.OVERLOADED and wait.outage_since is None:
-            self.overloads += 1
-            what = f"overload {self.overloads}"
-            must(self.overloads <= policy.overload_tries, "tries are bounded", what)
         if wait.tries > 1 and wait.reset_at is None:
             doubled = policy.unknown_reset_wait_s * 2 ** min(wait.tries - 1, 30)
             least_s = min(doubled, policy.unknown_reset_max_s) * (1 - policy.wait_jitter)
@@ -459,9 +475,9 @@ class RunWatch:
             is_first = self.replayed is None
             run = first_run(entry) if self.replayed is None else self.replayed
             fact = Created() if is_first else fact_of(entry)
-            if isinstance(fact, Resumed):  # also by a process that was killed right after
-                self.idle = self.overloads = self.checks = 0
-            self.replayed = machine.step(run, fact, at=entry.at, draw=entry.draw or 0.0).run
+            step = machine.step(run, fact, at=entry.at, draw=entry.draw or 0.0)
+            self._counts(run, fact, step)
+            self.replayed = step.run
         if self.replayed != after:
             raise Broken("logs replay to the same state", after.id)
 
