@@ -60,7 +60,8 @@ def _groups(sessions: list[Session], sizes: Mapping[str, tuple[int, ...]]) -> _G
         reading = session.reading
         if found is None or reading is None or len(found) < 2:
             continue
-        history = History(sizes=found, window_tokens=reading.window_tokens)
+        window = reading.window_tokens
+        history = History(sizes=found, window_tokens=window, limit=_limit(session))
         keys: list[tuple[Kind, str]] = [("agents", session.agent)]
         keys += [("models", session.model)] if session.model else []
         keys += [("projects", session.cwd)] if session.cwd else []
@@ -83,15 +84,22 @@ def _tuned(machine: Machine, groups: _Groups, max_late: float) -> list[Tuned]:
             (history for _, history in members),
             now_mark=policy.hard_mark,
             max_late=max_late,
-            limit=_limit(session),
         )
         hard = advice.hard_mark
-        # What its agents are told already need not be said again.
-        above = [] if kind == "agents" else [e.hard_mark for e in found if e.kind == "agents"]
+        # What all of its agents are told already need not be said again.
+        names = set() if kind == "agents" else {member.agent for member, _ in members}
+        above = [each for each in found if each.kind == "agents" and each.name in names]
         # A mark that is almost the best one stays, unless too many handoffs are late with it.
         stays = advice.late_now is None or advice.late_now <= max_late
         stays = stays and _is_near(hard, policy.hard_mark)
-        by_agent = not stays and any(_is_near(hard, each) for each in above)
+        by_agent = (
+            bool(above)
+            and not stays
+            and all(
+                each.hard_now == policy.hard_mark and _is_near(hard, each.hard_mark)
+                for each in above
+            )
+        )
         found.append(
             Tuned(
                 kind=kind,

@@ -4,12 +4,13 @@ How it works. A handoff that begins at a mark is not read there: the reading tha
 mark lies past it by a part of one turn, and the request is read one turn later. From consecutive
 turns of real sessions this can be computed for every mark, also for those that no session has
 reached: a mark falls into a turn the more likely the longer the turn is, and anywhere in it with
-the same chance. A handoff is late if its request is read above `LATE`, or above what the agent
+the same chance. A handoff is late if its request is read above `LATE`, or above what its agent
 itself allows. The best mark is the highest with no more late handoffs than the user accepts.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -21,10 +22,20 @@ _LOWEST, _HIGHEST = 30, 90  # percent
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """One session: the size of its context after each reply, in order."""
+    """One session: the size of its context after each reply, in order. `limit`: above which share
+    of the window a handoff is late; lower if the agent itself compacts before."""
 
     sizes: tuple[int, ...]
     window_tokens: int
+    limit: float = LATE
+
+
+class Turns(NamedTuple):
+    """What two consecutive turns of a session added, and its limit, as shares of the window."""
+
+    first: float
+    second: float
+    limit: float = LATE
 
 
 class Advice(Struct, frozen=True, kw_only=True):
@@ -41,19 +52,16 @@ class Advice(Struct, frozen=True, kw_only=True):
     late_then: float | None = None
 
 
-def advise(
-    histories: Iterable[History], *, now_mark: float, max_late: float = 0.05, limit: float = LATE
-) -> Advice:
-    """The highest mark at which at most `max_late` of all handoffs are late. `limit`: from which
-    share of the window a handoff is late; lower if the agent itself compacts before."""
-    pairs: list[tuple[float, float]] = []
+def advise(histories: Iterable[History], *, now_mark: float, max_late: float = 0.05) -> Advice:
+    """The highest mark at which at most `max_late` of all handoffs are late."""
+    pairs: list[Turns] = []
     sessions = 0
     for history in histories:
         rises = _rises(history)
-        found = list(pairwise(rises))
+        found = [Turns(first, second, history.limit) for first, second in pairwise(rises)]
         sessions += bool(found)
         pairs += found
-    turns = sorted(first for first, _ in pairs)
+    turns = sorted(each.first for each in pairs)
     if len(pairs) < MIN_TURNS or sessions < MIN_SESSIONS:
         why = (
             f"not enough history: {len(pairs)} turns of {sessions} sessions;"
@@ -64,7 +72,7 @@ def advise(
         (
             mark / 100
             for mark in range(_HIGHEST, _LOWEST - 1, -1)
-            if late_share(pairs, mark / 100, limit) <= max_late
+            if late_share(pairs, mark / 100) <= max_late
         ),
         None,
     )
@@ -80,19 +88,20 @@ def advise(
         turns=len(pairs),
         median_turn=_quantile(turns, 0.5),
         large_turn=_quantile(turns, 0.95),
-        late_now=late_share(pairs, now_mark, limit) if now_mark <= 1 else None,
-        late_then=None if best is None else late_share(pairs, best, limit),
+        late_now=late_share(pairs, now_mark) if now_mark <= 1 else None,
+        late_then=None if best is None else late_share(pairs, best),
     )
 
 
-def late_share(pairs: Sequence[tuple[float, float]], mark: float, limit: float) -> float:
+def late_share(pairs: Sequence[Turns], mark: float) -> float:
     """How many of the handoffs that begin at this mark are read above the limit. Of each turn, the
     part counts after which the next turn ends above it."""
-    total = sum(first for first, _ in pairs)
+    total = sum(each.first for each in pairs)
     if total <= 0:
         return 0.0
-    room = limit - mark
-    late = sum(min(first, max(0.0, first - (room - second))) for first, second in pairs)
+    late = 0.0
+    for first, second, limit in pairs:
+        late += min(first, max(0.0, first + second - (limit - mark)))
     return late / total
 
 
