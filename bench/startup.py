@@ -22,8 +22,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
+
 from segue.system import units
 from segue.system.files import state
+from segue.system.process.descendants import adopt_orphans
 
 GOAL, GOAL_UP, GOAL_DOWN = 5.0, 2.0, 3.5
 SMALL = "Working on it.\nAPI Error: 429 Rate limit reached\n"
@@ -86,11 +89,21 @@ def payload(transcript: Path) -> bytes:
 
 
 def took(command: list[str], env: dict[str, str], given: bytes) -> tuple[float, float]:
-    """CPU and wall seconds of a process."""
+    """CPU and wall seconds of a process. The client does not wait for what it starts, so that is
+    waited for here: it has become a child of this process."""
+    known = children()
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, env=env, check=True, input=given, stdout=subprocess.DEVNULL)
-    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = time.perf_counter() - began
+    for pid in children() - known:
+        os.waitpid(pid, 0)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def children() -> set[int]:
+    """Also those that ended and were not waited for."""
+    return {process.pid for process in psutil.Process().children()}
 
 
 @contextmanager
@@ -167,6 +180,7 @@ def measure(rounds: int, kind: str) -> dict[str, Any]:
             commands["ccusage statusline"] = asked  # may be what it said a moment ago
             commands["ccusage, nothing kept"] = [*asked, "--no-cache"]
         given = payload(transcript)
+        adopt_orphans()
         with daemon(kind, env, str(script)):
             for command in commands.values():  # writes the .pyc files, warms the page cache
                 took(command, env, given)
