@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.waiting import LONG_S
 
 DRILL = (sys.executable, "-m", "segue", "drill", "--only")
 SLOW = 'about = "Slow."\n[job]\nsteps = 3\nstep_s = 300\n'
@@ -46,7 +47,7 @@ def below(running: "subprocess.Popen[str]") -> list[psutil.Process]:
 
 
 def all_end(processes: list[psutil.Process]) -> bool:
-    return not psutil.wait_procs(processes, timeout=20)[1]
+    return not psutil.wait_procs(processes, timeout=LONG_S)[1]
 
 
 def test_ctrl_c_in_a_terminal_ends_agent_and_tool_and_the_folder_goes(
@@ -54,7 +55,7 @@ def test_ctrl_c_in_a_terminal_ends_agent_and_tool_and_the_folder_goes(
 ) -> None:
     started = below(drill)
     os.killpg(drill.pid, signal.SIGINT)
-    assert drill.wait(20) == 130
+    assert drill.wait(LONG_S) == 130
     assert all_end(started)
     assert list((tmp_path / "scratch").iterdir()) == []
 
@@ -65,7 +66,7 @@ def test_a_drill_that_is_told_to_end_tidies_up(
 ) -> None:
     started = below(drill)
     drill.send_signal(signal.Signals[name])
-    assert drill.wait(20) == 128 + signal.Signals[name]
+    assert drill.wait(LONG_S) == 128 + signal.Signals[name]
     assert all_end(started)
     assert list((tmp_path / "scratch").iterdir()) == []
 
@@ -82,7 +83,7 @@ def test_a_play_that_is_killed_leaves_no_process_and_is_not_a_verdict(
     started = below(drill)
     (play,) = psutil.Process(drill.pid).children()
     play.kill()
-    assert drill.wait(20) == 3
+    assert drill.wait(LONG_S) == 3
     assert all_end(started)
 
 

@@ -262,4 +262,4 @@ def _end(staged: Staged) -> None:
         leg = Leg(folder)
         if leg.status().state in ("running", "starting"):
             leg.command("test-kill", "kill")
-            leg.wait(10)
+            leg.wait(LONG_S)

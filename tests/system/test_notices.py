@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from support.hangs import stopped_hang
+from support.waiting import LONG_S
 
 from segue.cli.daemon.notify import command
 from segue.system import notices
@@ -158,7 +159,7 @@ def test_any_text_makes_a_notice_that_a_terminal_shows_as_text(
 def test_a_notice_reaches_a_real_service_through_apprise(service: Service) -> None:
     tells = Notices([service.url], environment={})
     assert tells.tell("needs_you", "s1", "claude needs you", "a permission", detail="/home/me/x")
-    assert tells.wait(20)
+    assert tells.wait(LONG_S)
     tells.close()
     (got,) = service.got
     assert (got["title"], got["message"], got["type"]) == (
@@ -178,7 +179,7 @@ def test_a_service_that_hangs_blocks_nobody_and_is_left_in_time(
     accepted = [tells.tell("stop", str(n), "x") for n in range(100)]
     assert 60 < sum(accepted) < 70, "the queue has an end"
     assert tells.dropped == 100 - sum(accepted)
-    assert service.asked.wait(20)
+    assert service.asked.wait(LONG_S)
     tells.close(0.3)
     assert not tells.wait(0), "it is still being sent, and nobody waits for that"
     assert not service.got
@@ -201,8 +202,8 @@ def test_a_process_with_a_hanging_service_ends_all_the_same(service: Service) ->
         text=True,
     )
     try:
-        assert service.asked.wait(20)
-        child.communicate("go\n", timeout=20)
+        assert service.asked.wait(LONG_S)
+        child.communicate("go\n", timeout=LONG_S)
         assert child.returncode == 0
         assert not service.got, "it ends before the service answers"
     finally:
@@ -218,7 +219,7 @@ def test_a_failing_service_gives_way_to_the_next_and_its_token_is_not_told(
     url = service.url.replace("json://", f"json://user:{KEY}@")
     tells = Notices([url], bell=bell, environment={})
     tells.tell("stop", "s1", "claude stopped", "rate limit")
-    assert tells.wait(20)
+    assert tells.wait(LONG_S)
     tells.close()
     assert list(tells.notes) == ["notice not sent: json:// did not accept it"]
     assert bell.getvalue() == "\x1b]9;claude stopped: rate limit\x07\x07"
@@ -237,7 +238,7 @@ def test_with_a_broken_apprise_or_nonsense_for_a_url_the_bell_rings(
     bell = Terminal()
     tells = Notices(["json://127.0.0.1:1/"], bell=bell, environment={})
     tells.tell("stop", "s", "a")
-    assert tells.wait(5)
+    assert tells.wait(LONG_S)
     tells.close()
     assert tells.notes[0] == "notice not sent: ModuleNotFoundError"
     assert bell.getvalue()
@@ -250,7 +251,7 @@ def test_one_way_that_raises_does_not_end_the_thread() -> None:
     tells = Notices(ways=[breaks])
     for number in range(3):
         assert tells.tell("stop", str(number), "x")
-    assert tells.wait(5)
+    assert tells.wait(LONG_S)
     assert list(tells.notes) == ["notice not sent: RuntimeError"] * 3
     tells.close()
 

@@ -244,18 +244,18 @@ def test_what_is_being_typed_is_finished_before_it_ends(own_home: Path) -> None:
 
     def job() -> None:
         typing.set()
-        assert typed.wait(20)
+        assert typed.wait(LONG_S)
         done.append("typed")
 
     thread = threading.Thread(target=watch.run)
     thread.start()
     watch.handoffs.do(job)
-    assert typing.wait(20)
+    assert typing.wait(LONG_S)
     watch.stop()
     thread.join(0.3)
     assert thread.is_alive()
     typed.set()
-    thread.join(20)
+    thread.join(LONG_S)
     assert not thread.is_alive()
     assert done == ["typed"]
     log.close()

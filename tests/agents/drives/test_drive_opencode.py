@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from support.agents.driven import ODD, Driven, Stage, act, enclosed
+from support.waiting import LONG_S
 
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive, LegOrder
@@ -42,7 +43,7 @@ def answer_to_strangers(leg: Driven) -> int:
     said = (leg.folder / "stderr").read_text()
     url = next(word for word in said.split() if word.startswith("http://127.0.0.1:"))
     try:
-        with urllib.request.urlopen(f"{url}/session", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/session", timeout=LONG_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -16,6 +16,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, TextResourceContents
 from support.homes import SESSION, claude_session, prompt, reply
+from support.waiting import LONG_S
 
 from segue.errors import InputError
 from segue.mcp import answers as mcp_answers
@@ -271,7 +272,7 @@ def test_stdout_carries_the_protocol_alone_whatever_is_odd(project: Path, own_ho
         while 3 not in answers:
             answer = json.loads(child.stdout.readline())
             answers[answer.get("id")] = answer
-        rest, said = child.communicate(timeout=20)  # closes stdin: it ends by itself
+        rest, said = child.communicate(timeout=LONG_S)  # closes stdin: it ends by itself
     finally:
         child.kill()
         child.wait()

@@ -140,7 +140,7 @@ def test_ctrl_c_while_it_waits_ends_it_at_once(tmp_path: Path) -> None:
         process = s.start_run()
         s.until(lambda: s.run_ids() and s.state(s.run_ids()[0]) == "waiting")
         process.send_signal(signal.SIGINT)
-        assert s.end(process, max_s=10).code == 130
+        assert s.end(process).code == 130
         assert s.state(s.run_ids()[0]) == "cancelled"
 
 
@@ -305,7 +305,7 @@ def test_an_agent_that_prints_without_end_can_still_be_ended(tmp_path: Path) -> 
         process = s.start("run", "--agent", "flood", "anything")
         s.until(lambda: s.run_ids() and s.state(s.run_ids()[0]) == "working")
         process.send_signal(signal.SIGTERM)
-        assert s.end(process, max_s=20).code == 130
+        assert s.end(process).code == 130
         assert not left_running(s)
 
 
@@ -328,7 +328,7 @@ def test_the_first_ctrl_c_ends_an_agent_that_tells_nothing_of_its_tools(tmp_path
         process = s.start("run", "--agent", "plain", "anything")
         s.until(lambda: s.run_ids() and s.state(s.run_ids()[0]) == "working")
         process.send_signal(signal.SIGINT)
-        assert s.end(process, max_s=20).code == 130
+        assert s.end(process).code == 130
         assert not left_running(s)
 
 

@@ -83,7 +83,7 @@ def test_a_run_on_a_terminal_that_nobody_reads_can_be_ended(by: str, tmp_path: P
             while process.poll() is None and time.monotonic() < deadline:
                 process.send_signal(signal.SIGINT)
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(3)
+                    process.wait(2)
         assert process.wait(LONG_S) == 130
         assert s.state(run_id) == "cancelled"
 

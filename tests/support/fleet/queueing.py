@@ -29,6 +29,7 @@ from segue.drill.scenarios import load
 from segue.queue.sqlite import SqliteQueue
 from segue.runs.legs.leg import Leg
 from support.running import QUICK, Staged, stage
+from support.waiting import LONG_S
 
 STEPS = """
 about = "A few steps."
@@ -206,4 +207,4 @@ def _end(q: Queued) -> None:
         leg = Leg(folder)
         if leg.status().state in ("running", "starting"):
             leg.command("test-kill", "kill")
-            leg.wait(10)
+            leg.wait(LONG_S)

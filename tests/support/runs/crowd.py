@@ -11,6 +11,7 @@ import psutil
 from segue.runs.legs.leg import Leg
 from segue.runs.store.sqlite import SqliteStore
 from support.running import QUICK, Staged, stage
+from support.waiting import LONG_S
 
 STEPS = """
 about = "A limit of the plan, and later a window that is nearly full."
@@ -100,4 +101,4 @@ def _end_legs(home: Path) -> None:
     for leg in live:
         leg.command("test-kill", "kill")
     for leg in live:
-        leg.wait(10)
+        leg.wait(LONG_S)

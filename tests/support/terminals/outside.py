@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from support.waiting import until
+from support.waiting import LONG_S, until
 
 LIMIT_S = 60.0
 _MODE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
@@ -102,7 +102,7 @@ class Outside:
         with suppress(OSError):
             os.close(self.leader)
         try:
-            self.shell.wait(10)
+            self.shell.wait(LONG_S)
         except subprocess.TimeoutExpired:
             self.shell.send_signal(signal.SIGKILL)
             self.shell.wait()

@@ -99,7 +99,7 @@ def dashboard(env: Mapping[str, str], *words: str, cwd: Path | None = None) -> I
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(20)
+                process.wait(LONG_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -28,6 +28,7 @@ from segue.watch.observe.observer import Sighting
 from segue.watch.rules import Rules
 from segue.watch.server.answers import DaemonAnswers
 from support.homes import SESSION
+from support.waiting import LONG_S
 
 OTHER = SESSION.replace("1", "2")
 NOW = 1_794_800_000.0
@@ -107,7 +108,7 @@ class Linked:
         return ""
 
     def kinds(self) -> list[str]:
-        assert self.notices.wait(10)
+        assert self.notices.wait(LONG_S)
         return [notice.kind for notice in self.told]
 
     def see(self, session: Session, ended: Process | None = None) -> Session:

@@ -314,9 +314,9 @@ class Scene:
         self.watch.gauge.hand_over_next()
         self.watch.handoffs.look_round()
 
-    def until(self, *steps: HandoffStep, max_s: int = 400) -> None:
+    def until(self, *steps: HandoffStep, max_ticks: int = 400) -> None:
         """Until the last handoff is in one of these steps."""
-        for _ in range(max_s):
+        for _ in range(max_ticks):
             if (cycles := self.cycles()) and cycles[-1]["step"] in steps:
                 return
             self.tick()

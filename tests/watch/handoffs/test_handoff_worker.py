@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.homes import prompt
+from support.waiting import LONG_S
 from support.watch.scenes import (
     AT,
     AUTO,
@@ -161,7 +162,7 @@ def test_an_event_tells_of_a_document_long_before_it_would_be_looked_for(scene: 
     while looks.acquire(timeout=0.2):
         pass  # what is to be done at first
     Path(cycle["file"]).write_text("a document")
-    assert looks.acquire(timeout=20)
+    assert looks.acquire(timeout=LONG_S)
     hands.stop()
 
 
@@ -210,7 +211,7 @@ def test_a_document_that_is_spoilt_just_before_the_clearing_is_made_again_first(
         return finish(cycle)
 
     monkeypatch.setattr(scene.watch.handoffs, "_finish_document", spoilt)
-    scene.until(HandoffStep.DONE, max_s=20)
+    scene.until(HandoffStep.DONE, max_ticks=20)
     assert kinds(agent) == ["request", "clear", "resume"]
     assert all(documents.check(text) == "" for text in agent.docs_at_clear)
 

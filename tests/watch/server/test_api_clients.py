@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support.waiting import until
+from support.waiting import LONG_S, until
 from support.watch.daemons import FakeDaemon, Follower, ask, raw, read_all, serving, session_dict
 
 from segue.errors import StateError
@@ -204,7 +204,7 @@ def test_close_ends_every_connection_and_thread_and_takes_the_file_away(
     assert set(threading.enumerate()) == before
     assert sorted(os.listdir(tmp_path / "w")) == ["api.sock.lock", "token"]
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port), timeout=LONG_S)
     for sock in (follower, idle, half):
         sock.close()
     assert not files or len(os.listdir("/proc/self/fd")) == files

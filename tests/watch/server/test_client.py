@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.waiting import until
+from support.waiting import LONG_S, until
 from support.watch.fake_daemon import FakeDaemon, http
 
 from segue import client
@@ -198,7 +198,7 @@ def test_a_folder_in_which_others_may_write_is_not_asked(
 def test_an_input_that_never_ends_is_not_waited_for() -> None:
     argv = units.client_argv("hook", "Stop")
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=LONG_S) == 0
         assert process.stdout is not None
         assert process.stdout.read() == b""
 
