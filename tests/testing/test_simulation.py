@@ -16,12 +16,11 @@ from segue.testing.simulation.clock import Schedule
 from segue.testing.simulation.faults import Fault, PlannedFault
 from segue.testing.simulation.figures import Figures
 from segue.testing.simulation.models import Growth
-from segue.testing.simulation.search import Order, coverage, search
+from segue.testing.simulation.search import Order, SearchResult, coverage, search
 from segue.testing.simulation.shrink import shrunk, story
 from segue.testing.simulation.world import Plan, Result, planned, play
 
-FRESH = int.from_bytes(os.urandom(3), "big")
-"""A seed that nobody has seen: it is in the name of the test that fails."""
+_BROKEN_SEED = "simulation/broken-seed"
 
 
 def world(number: int, *, seed: int = 7, days: float = 30.0, sessions: int = 4) -> Plan:
@@ -56,20 +55,37 @@ def test_a_database_on_disk_gives_the_same_trace_as_memory(tmp_path: Path) -> No
     assert play(plan).digest == play(replace(plan, sqlite=str(tmp_path))).digest
 
 
-@pytest.mark.parametrize(("seed", "sessions"), [(7, 24), (FRESH, 12)], ids=["fixed", "fresh"])
-def test_every_invariant_holds(seed: int, sessions: int) -> None:
+def must_hold(seed: int, sessions: int) -> SearchResult:
+    """Plays these sessions, and names the seed and each world that breaks an invariant."""
     found = search(Order(sessions=sessions, days=30.0, seed=seed), jobs=1, keep_going=True)
     told = [f"seed {seed}, world {each.number}: {each.result.rule}" for each in found.failures]
     if found.failure is not None:
         told += story(*shrunk(found.failure.plan, found.failure.result, most=60))
     assert not told, "\n".join(told)
-    if seed != FRESH:  # what a few worlds of any seed reach is a matter of luck
-        assert found.figures.handoffs > 10
-        walked = coverage(found)
-        assert walked.walked / walked.rules > 0.5
-        reached = {state for state, _, _ in found.covered}
-        missing = {state.value for state in RunState if not state.is_final} - reached
-        assert not missing
+    return found
+
+
+def test_every_invariant_holds() -> None:
+    found = must_hold(seed=7, sessions=24)
+    assert found.figures.handoffs > 10
+    walked = coverage(found)
+    assert walked.walked / walked.rules > 0.5
+    reached = {state for state, _, _ in found.covered}
+    missing = {state.value for state in RunState if not state.is_final} - reached
+    assert not missing
+
+
+def test_every_invariant_holds_for_a_seed_that_nobody_has_seen(
+    request: pytest.FixtureRequest,
+) -> None:
+    """A seed that breaks one is played again until it holds: otherwise a second try, with another
+    seed, would pass by luck."""
+    cache = request.config.cache
+    assert cache is not None
+    seed = cache.get(_BROKEN_SEED, None) or int.from_bytes(os.urandom(3), "big")
+    cache.set(_BROKEN_SEED, seed)
+    must_hold(seed, sessions=12)
+    cache.set(_BROKEN_SEED, None)
 
 
 def test_nothing_is_due_before_its_time_not_by_a_last_bit() -> None:
