@@ -117,7 +117,10 @@ def test_odd_file_gets_a_verdict(
     said = [line for line in said if "the last line is cut off" not in line]
     if note is not None:
         assert len(said) == bool(note)
-        assert all(line.startswith(f"segue: {name}: ") and note in line for line in said)
+        assert all(
+            line.startswith((f"segue: {name}: ", f"segue: {name} ")) and note in line
+            for line in said
+        )
 
 
 def test_half_a_json_line_is_reported_in_one_line(run: Run, tmp_path: Path) -> None:
@@ -278,7 +281,7 @@ def test_empty_stdin_gets_a_verdict(run: Run) -> None:
     assert done.returncode == 0
     assert verdicts(done)[0]["reason"] == "unknown"
     (said,) = complaints(done)
-    assert said.startswith("segue: standard input: is empty")
+    assert said.startswith("segue: standard input is empty")
 
 
 def test_closed_stdin_is_refused_in_one_line(run: Run, tmp_path: Path) -> None:
@@ -318,8 +321,18 @@ def test_closed_stdin_is_refused_in_one_line(run: Run, tmp_path: Path) -> None:
         (["explain", "--example", "nobody"], "nobody"),
         (["simulate", "--sessions", "many"], "must be a whole number from 1 to 1,000,000"),
         (["simulate", "--sessions", "0"], "must be a whole number from 1 to 1,000,000, not 0."),
-        (["simulate", "--days", "x"], "--days: must be a number from 0.1 to 3,650, not x."),
-        (["notes", "-n", "0"], "-n: must be a whole number of at least 1, not 0."),
+        (["simulate", "--days", "x"], "--days must be a number from 0.1 to 3,650, not x."),
+        (["notes", "-n", "0"], "-n must be a whole number of at least 1, not 0."),
+        (["logs", "--leg", "0"], "--leg must be a whole number of at least 1, not 0."),
+        (["queue", "cancel"], "TASK is missing. See: segue queue cancel --help"),
+        (["wordings", "suggest", "f"], "--reason: choose rate_limit, completed"),
+        (["status", "--jsn"], "unknown option --jsn: did you mean --json?"),
+        (["status", "--json=1"], "--json takes no value."),
+        (["run", "x", "--check"], "--check needs a value."),
+        (["statusline", "x"], "unexpected argument: x."),
+        (["forget", "--all", "--older-than", "3d"], "--all and --older-than cannot be combined"),
+        (["wordings", "review", "--since", "ages"], "--since: 'ages' is not an age"),
+        (["run", "x", "--set", "zzz=1"], "unknown key 'zzz' in [policy]: segue config show lists"),
         (["classify"], "nothing to classify"),
         (["explain"], "nothing to classify"),
     ],

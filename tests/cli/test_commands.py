@@ -55,7 +55,7 @@ def test_help_tells_every_command_once_in_one_line_and_in_a_group() -> None:
         (["drill", "--agent", "opncode"], "opencode"),
         (["drill", "--scenario", "plan-limt"], "plan-limit"),
         (["run", "x", "--set", "hard-mrk=0.5"], "hard_mark"),
-        (["runs", "--jsn"], "'--json'"),
+        (["runs", "--jsn"], "--json"),
         (["run", "--polcy", "early", "x"], "--policy"),
         (["resume", "--detatch"], "--detach"),
         (["setup", "cluade"], "claude"),

@@ -3,7 +3,6 @@
 
 import gc
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -197,9 +196,8 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
         formatter.write_text(
-            "Run `segue COMMAND --help` for details. resume, attach, cancel, rerun, logs and"
-            " show use"
-            " the newest run of this folder if none is named."
+            "Run `segue COMMAND --help` for details. resume, attach, cancel, rerun, logs and show"
+            " use the newest run of this folder if none is named."
         )
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -275,8 +273,10 @@ def _run() -> int:
         _printing().say(fault.ctx.get_help() if fault.ctx else fault.format_message())
         return fault.exit_code
     except click.UsageError as fault:
+        from segue.cli.support import usage
+
         where = fault.ctx.command_path if fault.ctx else "segue"
-        _printing().complain(f"{_unknown(fault) or fault.format_message()} See: {where} --help")
+        _printing().complain(f"{usage.sentence(fault)} See: {where} --help")
         return fault.exit_code
     except click.ClickException as fault:
         _printing().complain(fault.format_message())
@@ -284,61 +284,6 @@ def _run() -> int:
     except click.Abort:
         streams.leave()  # output that nobody has read by now is dropped
         return 130
-
-
-def _unknown(fault: click.UsageError) -> str:
-    """The message for an unknown command or value; "" for another error."""
-    if isinstance(fault, click.BadParameter) and fault.param is not None:
-        return _not_a_choice(fault, fault.param) or _not_a_number(fault, fault.param)
-    group = fault.ctx.command if fault.ctx is not None else None
-    if not isinstance(group, click.Group):
-        return ""
-    from segue.core.nearest import did_you_mean
-
-    given = re.search(r"No such command '(.*?)'\.", fault.message, re.S)
-    if given is None or fault.ctx is None:
-        return ""
-    hint = did_you_mean(given[1], group.list_commands(fault.ctx))
-    return f"unknown command {given[1]!r}{': ' + hint if hint else '.'}"
-
-
-def _not_a_choice(fault: click.BadParameter, param: click.Parameter) -> str:
-    """The allowed values and the likely intention; "" if any value is allowed."""
-    if not isinstance(param.type, click.Choice):
-        return ""
-    from segue.core.nearest import did_you_mean
-
-    known = [str(choice) for choice in param.type.choices]
-    among = f"{', '.join(known[:-1])} or {known[-1]}" if known[1:] else known[0]
-    where = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
-    if isinstance(fault, click.MissingParameter):
-        return f"{where}choose {among}."
-    given = re.match(r"'(.*)' is not ", fault.message, re.S)
-    what = (
-        f"{given[1]!r} is not a valid choice; choose {among}"
-        if given
-        else fault.message.rstrip(".")
-    )
-    hint = did_you_mean(given[1], known) if given else ""
-    return f"{where}{what}{': ' + hint if hint else '.'}"
-
-
-def _not_a_number(fault: click.BadParameter, param: click.Parameter) -> str:
-    """Which numbers are allowed; "" if the type is not a number or any number is allowed."""
-    kind = param.type
-    given = re.match(r"'(.*)' is not a valid |(\S+) is not in the range ", fault.message, re.S)
-    is_whole = isinstance(kind, click.types.IntParamType)
-    if given is None or not (is_whole or isinstance(kind, click.types.FloatParamType)):
-        return ""
-    what = "a whole number" if is_whole else "a number"
-    if isinstance(kind, click.IntRange | click.FloatRange):
-        low, high = kind.min, kind.max
-        if low is not None and high is not None:
-            what = f"{what} from {low:,} to {high:,}"
-        elif low is not None:
-            what = f"{what} {f'above {low:,}' if kind.min_open else f'of at least {low:,}'}"
-    where = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
-    return f"{where}must be {what}, not {given[1] or given[2]}."
 
 
 def _printing() -> Any:

@@ -169,7 +169,7 @@ def _only_one() -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NoAgent(begin.how_to_install())
+        raise begin.none_installed()
     raise NoAgent(f"several agents are installed ({', '.join(found)}): name one, agent=…")
 
 

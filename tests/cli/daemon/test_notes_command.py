@@ -57,7 +57,7 @@ def test_programs_are_given_every_note_whole(noted: Path) -> None:
 def test_a_kind_a_session_and_a_number_narrow_it(noted: Path) -> None:
     assert len(said("--kind", "health")) == 1
     assert len(said("abcdef")) == 5
-    assert said("other") == []
+    assert said("other") == ["no matching notes"]
     assert len(said("-n", "2")) == 2
 
 

@@ -99,7 +99,7 @@ def test_sessions_are_filtered_by_agent_project_state_and_time(own_home: Path) -
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["sessions", "--agent", "nobody"], "no sessions of agent 'nobody' here"),
+        (["sessions", "--agent", "nobody"], "--agent nobody: no such agent"),
         (["sessions", "--since", "yesterday-ish"], "'yesterday-ish' is not a time"),
         (["sessions", "--since", "²d"], "'²d' is not a time"),
         (["sessions", "--since", "5x"], "'5x' is not a time; write 90m, 12h, 7d,"),
@@ -109,9 +109,12 @@ def test_sessions_are_filtered_by_agent_project_state_and_time(own_home: Path) -
         (["fits", "5mk"], "'5mk' is not a count of tokens"),
         (["fits", "0.4"], "'0.4' is not a count of tokens"),
         (["fits", "inf"], "'inf' is not a count of tokens"),
-        (["fits", "-5"], "No such option"),
+        (["fits", "-5"], "unknown option -5"),
         (["fits", "5K"], "no session in"),
-        (["fits", "5K", "--reserve", "-1"], "--reserve must not be negative"),
+        (
+            ["fits", "5K", "--reserve", "-1"],
+            "--reserve must be a whole number of at least 0",
+        ),
     ],
 )
 def test_a_mistake_is_one_clear_line(args: list[str], said: str) -> None:

@@ -191,7 +191,7 @@ def test_a_limit_of_below_can_be_taken_off_again(project: Path, user: Path) -> N
         ),
         ("[agents.mine]\ncommand = ['x']\ndone = '('", "`done` is not an RE2 pattern"),
         ("[prompts]\ncontinuaton = 'x'", "did you mean continuation?"),
-        ("[policy]\nname = 'earl'", ":2: [policy]: name 'earl' is not one of graduated"),
+        ("[policy]\nname = 'earl'", ":2: no policy is called 'earl'; did you mean early?"),
         (
             "[policy]\nhard_mark = 'high'",
             ":2: hard_mark in [policy] must be a number, not a string",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import click
 
 from segue.cli.support import interrupts
+from segue.cli.support.numbers import Whole
 from segue.core.terminals.visible import to_json
 from segue.system import clock
 from segue.system.files import state
@@ -23,11 +24,10 @@ _LOOK_S = 0.5
     "--kind",
     "kinds",
     multiple=True,
-    help="Only notes of this kind: crossing, stop, wake, handoff, …",
+    metavar="KIND",
+    help="Only notes of this kind: crossing, stop, handoff, wake (what is done about a stop) …",
 )
-@click.option(
-    "-n", "count", type=click.IntRange(min=1), default=50, help="The maximum number of notes."
-)
+@click.option("-n", "count", type=Whole(min=1), default=50, help="The maximum number of notes.")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new notes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per note.")
 def command(
@@ -61,9 +61,12 @@ def command(
     try:
         with interrupts.caught():
             last = 0
-            for note in _last(log, is_wanted, count):
+            shown = _last(log, is_wanted, count)
+            for note in shown:
                 last = note.seq
                 _print(show, note)
+            if not shown and not follow:
+                printing.say("no matching notes", err=True)
             last = max(last, log.version() if not follow else last)
             while follow:
                 for note in log.since(last):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from segue.cli.support.numbers import Whole
 from segue.core.terminals.visible import to_json
 from segue.errors import InputError, StateError
 from segue.system import clock
@@ -40,7 +41,7 @@ over you. To stop it from acting: segue pause"""
     "--in", "folders", multiple=True, metavar="FOLDER", help="With --auto: act only below FOLDER."
 )
 @click.option(
-    "--http", "port", type=click.IntRange(0, 65535), metavar="PORT",
+    "--http", "port", type=Whole(0, 65535), metavar="PORT",
     help="Also serve the API on 127.0.0.1:PORT, protected by a token.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per note on stdout.")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from segue.cli.support.numbers import Whole
 from segue.core.sessions.forecasts.forecast import Fit
 from segue.core.sessions.forecasts.gate import Sized, size_of_prompt, stated
 from segue.core.sessions.types import Session, fit_in
@@ -31,7 +32,7 @@ _MAX_BYTES = 10_000_000
 @click.option(
     "--prompt", metavar="TEXT", help="Estimate N from the text of a task; - reads it from stdin."
 )
-@click.option("--reserve", type=int, metavar="N", help="Tokens to keep for a checkpoint.")
+@click.option("--reserve", type=Whole(0), metavar="N", help="Tokens to keep for a checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(
@@ -49,8 +50,6 @@ def command(
     """
     tokens, session = _size_and_session(words, prompt)
     count = None if tokens is None else _count(tokens)
-    if reserve is not None and reserve < 0:
-        raise InputError("--reserve must not be negative")
     text = "" if prompt is None else _text(prompt)
 
     def look(machine: Machine) -> tuple[Session, list[int]]:

@@ -42,7 +42,7 @@ def command(account: str | None, clear: bool, as_json: bool) -> None:
     if not found:
         whose = f" for {account}" if account is not None else ""
         learns = "segue learns them from what agents report"
-        printing.say(f"no limits are known{whose} yet: {learns}", err=True)
+        printing.say(f"no limits are recorded{whose} yet: {learns}", err=True)
     for each in found:
         printing.say("\n".join(limits.lines(each, now, clock.local_zone())))
 
@@ -53,5 +53,5 @@ def _clear(account: str | None) -> None:
     if account is not None and not ids:
         raise InputError(f"no limit is recorded for {account!r}; `segue limits` lists the accounts")
     cleared = known.clear(ids)
-    message = f"forgotten: {', '.join(cleared)}" if cleared else "there was nothing to forget"
+    message = f"forgotten: {', '.join(cleared)}" if cleared else "no limits are recorded"
     printing.say(message, err=True)

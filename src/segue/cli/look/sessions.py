@@ -63,8 +63,8 @@ def _agent(name: str) -> str:
     found = agents.canonical(name)
     known = (*agents.stores(), MARKDOWN)
     if found not in known:
-        hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
-        raise InputError(f"segue finds no sessions of agent {name!r} here; {hint}")
+        hint = did_you_mean(name, known) or f"choose one of {', '.join(known)}"
+        raise InputError(f"--agent {name}: no such agent; {hint}")
     return found
 
 

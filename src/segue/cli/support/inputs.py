@@ -11,6 +11,7 @@ from msgspec import Struct
 from segue.agents.ending import CHANNELS, Channel, Ending, Source, channel_of
 from segue.agents.shared.lines import decode
 from segue.api import checked, load_catalogue
+from segue.cli.support.numbers import Whole
 from segue.core.stops.types import EndedBy
 from segue.errors import InputError
 from segue.system import clock
@@ -40,7 +41,7 @@ def ending_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--transcript", metavar="F", help="The agent's session file."),
         click.option(
             "--exit-code",
-            type=int,
+            type=Whole(),
             metavar="N",
             help="A negative number means killed by that signal.",
         ),

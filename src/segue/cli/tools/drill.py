@@ -257,11 +257,11 @@ def _no_state(path: Path, fault: OSError) -> StateError:
 def _check_place(place: Path) -> None:
     """Checks that the table can be written, before half an hour is spent."""
     if os.path.isdir(place):
-        raise InputError(f"--table {place}: is a folder")
+        raise InputError(f"--table {place} is a folder")
     if not os.path.isdir(place.parent):
-        raise InputError(f"--table {place}: no folder {place.parent}")
+        raise InputError(f"--table {place}: there is no folder {place.parent}")
     if not os.access(place if os.path.exists(place) else place.parent, os.W_OK):
-        raise InputError(f"--table {place}: is not writable")
+        raise InputError(f"--table {place} is not writable")
 
 
 def _write_table(place: Path, rows: list[DrillRow], scenarios: list[Scenario]) -> None:
@@ -272,7 +272,7 @@ def _write_table(place: Path, rows: list[DrillRow], scenarios: list[Scenario]) -
         old = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
         place.write_text(renewed(old, tables), encoding="utf-8")
     except OSError as fault:
-        raise InputError(f"--table {place}: cannot be written: {fault.strerror}") from None
+        raise InputError(f"--table {place} cannot be written: {fault.strerror}") from None
 
 
 def _show(rows: list[DrillRow], keep: bool, as_json: bool) -> None:

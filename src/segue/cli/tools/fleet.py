@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from segue import fleet as fleets
+from segue.cli.support.numbers import Decimal, Whole
 from segue.core.accounts import limited_until
 from segue.core.sessions.shapes import duration
 from segue.errors import InputError, StateError
@@ -142,10 +143,10 @@ def _account_line(row: dict[str, Any]) -> str:
 
 @command.command()
 @click.argument("account")
-@click.option("--tasks", type=click.IntRange(1), metavar="N", help="At most N tasks at once.")
+@click.option("--tasks", type=Whole(1), metavar="N", help="At most N tasks at once.")
 @click.option(
     "--usd",
-    type=click.FloatRange(0, min_open=True),
+    type=Decimal(0, min_open=True),
     metavar="X",
     help="At most X dollars in 24 hours.",
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from segue.cli.support.numbers import Decimal, Whole
 from segue.core.policy import PRESETS, Policy
 from segue.views import printing
 
@@ -25,21 +26,31 @@ _HISTORY_S = 30 * 86_400.0
 
 
 @click.command()
-@click.option("--sessions", type=click.IntRange(1, 1_000_000), default=200, show_default=True)
-@click.option("--days", type=click.FloatRange(0.1, 3_650), default=30.0, show_default=True)
 @click.option(
-    "--seed", type=int, default=7, show_default=True, help="The seed of all random draws."
+    "--sessions",
+    type=Whole(1, 1_000_000),
+    default=200,
+    show_default=True,
+    help="How many sessions to simulate.",
+)
+@click.option(
+    "--days",
+    type=Decimal(0.1, 3_650),
+    default=30.0,
+    show_default=True,
+    help="How many days they span.",
+)
+@click.option(
+    "--seed", type=Whole(), default=7, show_default=True, help="The seed of all random draws."
 )
 @click.option("--policy", "preset", metavar="NAME", help="A preset, instead of your own policy.")
 @click.option("--history", is_flag=True, help="Let sessions grow as yours did in the last 30 days.")
 @click.option("--compare/--no-compare", default=True, help="Also simulate other marks.")
-@click.option(
-    "--jobs", type=click.IntRange(1, 64), help="Number of processes; default: one per core."
-)
+@click.option("--jobs", type=Whole(1, 64), help="How many processes to use; default: one per core.")
 @click.option(
     "--keep-going", is_flag=True, help="Do not stop at the first broken world; list all of them."
 )
-@click.option("--world", type=click.IntRange(0), help="Simulate only the world of this number.")
+@click.option("--world", type=Whole(0), help="Simulate only the world with this number.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(

@@ -5,6 +5,7 @@ from difflib import unified_diff
 
 import click
 
+from segue.cli.support.numbers import Decimal
 from segue.core.sessions.forecasts.tuning import LATE, History, advise
 from segue.core.sessions.types import Session
 from segue.views import printing, tuning
@@ -21,11 +22,11 @@ _Groups = dict[tuple[Kind, str], list[tuple[Session, History]]]
 @click.command()
 @click.option(
     "--max-late",
-    type=click.FloatRange(0.1, 50),
+    type=Decimal(0.1, 50),
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="The share of handoffs whose request may be read above 90% of the window.",
+    help="How many handoffs may come late: above 90% of the window.",
 )
 @click.option(
     "--apply", is_flag=True, help="Write the marks to config.toml, after showing the diff."

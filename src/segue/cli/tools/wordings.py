@@ -52,7 +52,7 @@ def command() -> None:
     "--reason",
     type=click.Choice(get_args(Reason)),
     metavar="REASON",
-    help="Only wordings of this reason; none: those that are not a stop.",
+    help="Only wordings of this reason; none: of messages that are no stop.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def list_(reason: str | None, as_json: bool) -> None:
@@ -240,8 +240,8 @@ def review(since: str, clear: bool, as_json: bool) -> None:
     if clear:
         printing.say(f"deleted {doubts.clear()} texts")
         return
-    now, zone = clock.now(), clock.local_zone()
-    shown = [d for d in doubts.load() if d.at >= now - _age_s(since)]
+    now, zone, age_s = clock.now(), clock.local_zone(), _age_s(since)
+    shown = [d for d in doubts.load() if d.at >= now - age_s]
     if as_json:
         printing.say_json({"doubts": [doubts.as_dict(d) for d in shown]})
         return
@@ -253,7 +253,7 @@ def review(since: str, clear: bool, as_json: bool) -> None:
         for line in doubt.text.splitlines()[-_REVIEWED_LINES:]:
             printing.say(f"  {line}")
     if not shown:
-        printing.say(f"no uncertain stops in the last {since}")
+        printing.say(f"no uncertain stops in the last {render.duration(age_s)}")
         return
     printing.complain(
         f"{len(shown)} uncertain stops; save a text to a file and run: "
@@ -264,7 +264,7 @@ def review(since: str, clear: bool, as_json: bool) -> None:
 def _age_s(text: str) -> float:
     found = re.fullmatch(r"(\d{1,5})\s*([smhdw])", text.strip())
     if found is None:
-        raise InputError(f"--since {text!r} is not an age; write 30d, 12h or 90m")
+        raise InputError(f"--since: {text!r} is not an age; write 30d, 12h or 90m")
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[found[2]]
 
 

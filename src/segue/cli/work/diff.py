@@ -6,6 +6,7 @@ import sys
 import click
 from msgspec.structs import replace
 
+from segue.cli.support.numbers import Whole
 from segue.cli.support.run.lookup import find_or_newest, folder, opened
 from segue.core.runs.types import Run
 from segue.errors import InputError, SegueError
@@ -21,7 +22,7 @@ from segue.views.verdicts import iso
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--leg", type=click.IntRange(min=1), metavar="N", help="What this leg changed.")
+@click.option("--leg", type=Whole(min=1), metavar="N", help="What this leg changed.")
 @click.option("--stat", is_flag=True, help="Only the files, with lines added and removed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None:

@@ -44,7 +44,10 @@ def command(
 ) -> None:
     """Delete everything that segue stores about finished runs: events, checkpoints, output and
     notes. A run that has not ended is refused. The agent's own session files stay."""
-    if bool(runs) + all_ + (older_than is not None) != 1:
+    given = [n for n, v in (("RUN", runs), ("--all", all_), ("--older-than", older_than)) if v]
+    if len(given) > 1:
+        raise InputError(f"{given[0]} and {given[1]} cannot be combined")
+    if not given:
         raise InputError("name RUNs, or use --older-than AGE or --all; segue runs --all lists them")
     rows: list[dict[str, object]] = []
     refused: list[SegueError] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from segue.cli.support import interrupts
+from segue.cli.support.numbers import Whole
 from segue.cli.support.run.lookup import driver, find_or_newest, opened
 from segue.core.runs.types import Run
 from segue.errors import InputError
@@ -30,7 +31,7 @@ _CHUNK = 1 << 16
 @click.argument("run", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the run ends.")
 @click.option("--json", "as_json", is_flag=True, help="One event per line.")
-@click.option("--leg", type=click.IntRange(min=1), metavar="N", help="Only this leg.")
+@click.option("--leg", type=Whole(min=1), metavar="N", help="Only this leg.")
 @click.option("--agent-output", is_flag=True, help="The agent's own output, unchanged.")
 @click.option("--stderr", "errors", is_flag=True, help="The agent's stderr.")
 @click.option(

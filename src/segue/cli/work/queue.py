@@ -8,6 +8,7 @@ import click
 from msgspec.structs import replace
 
 from segue.agents import canonical
+from segue.cli.support.numbers import Whole
 from segue.cli.support.run.lookup import opened
 from segue.cli.support.tasks import find_task, opened_queue
 from segue.core.queue.types import Task
@@ -111,7 +112,7 @@ def _cancel(queue: Queue, store: Store, task: Task) -> Task:
     "--agent", metavar="A,B", help="The first of these that is not limited takes the task."
 )
 @click.option("--check", metavar="CMD", help="The task is done once this command exits with 0.")
-@click.option("--priority", type=int, metavar="N", help="Tasks with a higher priority go first.")
+@click.option("--priority", type=Whole(), metavar="N", help="Higher priorities go first.")
 @click.option("--after", multiple=True, metavar="TASK", help="Wait until this task is done.")
 @click.option("--no-after", is_flag=True, help="Wait for no other task.")
 def edit(

@@ -196,7 +196,7 @@ def choose_agent(settings: Settings) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise begin.NoAgent(begin.how_to_install())
+        raise begin.none_installed()
     names = ", ".join(found)
     how = f'--agent NAME, or agent = "{found[0]}" under [run] in {settings.user_file}'
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):

@@ -8,6 +8,7 @@ import click
 
 from segue import fleet
 from segue.agents import canonical, drives
+from segue.cli.support.numbers import Whole
 from segue.cli.support.run.lookup import folder
 from segue.cli.support.run.options import RunCommand
 from segue.cli.support.tasks import find_task, opened_queue
@@ -44,7 +45,11 @@ _NOWHERE = "/"  # tasks of a URL have no project's settings
 )
 @click.option("--here", is_flag=True, help="Work in this folder instead of a separate worktree.")
 @click.option(
-    "--priority", type=int, default=0, metavar="N", help="Tasks with a higher priority go first."
+    "--priority",
+    type=Whole(),
+    default=0,
+    metavar="N",
+    help="Higher priorities go first.",
 )
 @click.option("--after", multiple=True, metavar="TASK", help="Wait until this task is done.")
 @click.option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from segue import fleet
+from segue.cli.support.numbers import Whole
 from segue.cli.support.run.lookup import opened
 from segue.cli.support.tasks import opened_queue
 from segue.core.queue.types import Caps, TaskState
@@ -37,7 +38,7 @@ _FAILED, _NEEDS_YOU = 1, 3
 @click.command()
 @click.option(
     "--jobs",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="How many tasks run at once on this machine.",
 )

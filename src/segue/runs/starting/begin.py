@@ -111,12 +111,10 @@ def installed(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def how_to_install() -> str:
-    """Installation hints for a machine without any agent."""
-    hints = [f"{name}: {drive.install}" for name in drives.NAMES if (drive := drives.find(name))]
-    return (
-        f"no agent is installed; install any of these: {', '.join(hints)}; without one: segue drill"
-    )
+def none_installed() -> NoAgent:
+    """The error for a machine without any agent, with how to install each."""
+    hints = [f"  {name}: {drive.install}" for name in drives.NAMES if (drive := drives.find(name))]
+    return NoAgent("no agent is installed; to see segue at work without one: segue drill", *hints)
 
 
 def driven(

@@ -29,6 +29,7 @@ SCOPES = ("projects", "agents", "models")
 whose name begins with this."""
 
 _MAX_BYTES = 1_000_000
+_MAX_LISTED = 12  # names in one message
 _RUN_TABLE = re.compile(r"[ \t]*\[[ \t]*run[ \t]*\][ \t]*(?:#[^\n]*)?")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)""")
 
@@ -308,7 +309,8 @@ def _out_of_range(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str,
 def check_preset(name: object, where: str) -> Policy:
     """The preset with that name. Raises ConfigError."""
     if not isinstance(name, str) or name not in PRESETS:
-        raise ConfigError(f"{where}: [policy]: name {name!r} is not one of {', '.join(PRESETS)}")
+        hint = near(str(name), PRESETS) or f"choose one of {', '.join(PRESETS)}"
+        raise ConfigError(f"{where}: no policy is called {name!r}; {hint}")
     return PRESETS[name]
 
 
@@ -333,7 +335,11 @@ def check_homes(written: ConfigText) -> dict[str, list[str]]:
 def unknown(what: str, name: str, table: tuple[str, ...], known: Iterable[str]) -> str:
     """Says that a name is unknown, and which one was probably meant, or which ones exist."""
     names = list(known)
-    hint = near(name, names) or f"known names: {', '.join(names)}"
+    hint = near(name, names) or (
+        "segue config show lists them"
+        if len(names) > _MAX_LISTED
+        else f"known names: {', '.join(names)}"
+    )
     if what == "table":
         return f"unknown table [{clean('.'.join((*table, name)))}]: {hint}"
     place = f" in [{clean('.'.join(table))}]" if table else ""

@@ -91,8 +91,8 @@ def read(path: str | Path, *, tail_bytes: int = TAIL_BYTES) -> FileText:
     if stat.S_ISDIR(mode) or stat.S_ISFIFO(mode):
         os.close(handle)
         if stat.S_ISDIR(mode):
-            raise InputError(f"{path}: is a folder; name the file in it that the agent wrote")
-        raise InputError(f"{path}: is a pipe; send it to standard input and name it -")
+            raise InputError(f"{path} is a folder; name the file in it that the agent wrote")
+        raise InputError(f"{path} is a pipe; send it to standard input and write -")
     with os.fdopen(handle, "rb") as file:
         try:
             return _tail(file, str(path), mode, tail_bytes)
@@ -108,7 +108,7 @@ def _tail(file: BinaryIO, path: str, mode: int, tail_bytes: int) -> FileText:
     start = max(0, size - tail_bytes)
     first_line = 1
     if start > _COUNTED_BYTES:
-        raise InputError(f"{path}: larger than {_COUNTED_BYTES >> 30} GB; name its end: tail -c 8M")
+        raise InputError(f"{path}: larger than {_COUNTED_BYTES >> 30} GB; pass its end: tail -c 8M")
     if start:
         for offset in range(0, start, _CHUNK):
             file.seek(offset)
@@ -149,9 +149,9 @@ def decode(data: bytes, name: str, *, cut: bool = False, first_line: int = 1) ->
     else:
         text = data.decode("utf-8", "replace")
     if not data.strip():
-        notes.append(f"{name}: is empty, so nothing says why it stopped")
+        notes.append(f"{name} is empty, so nothing says why it stopped")
     elif b"\0" in data[:8192] and "\0" in text[:8192]:
-        notes.append(f"{name}: looks like binary data, not like an agent's output")
+        notes.append(f"{name} looks like binary data, not like an agent's output")
     elif "\ufffd" in text:
         notes.append(f"{name}: some bytes are not UTF-8; they were skipped")
     return FileText(text.replace("\r\n", "\n").replace("\r", "\n"), first_line, tuple(notes))

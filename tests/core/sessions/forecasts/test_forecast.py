@@ -219,9 +219,9 @@ def test_a_zone_limits_the_size_of_new_tasks(used: int, task: int, because: str,
 @pytest.mark.parametrize(
     ("used", "task", "why"),
     [
-        (20_000, 9_000, "Fits: a task of up to 139,999 tokens may be started, "),
-        (130_000, 9_000, "Needs 9,000 tokens; in the warning zone no task above 4,999 is started."),
-        (20_000, 150_000, "Needs 150,000 tokens; 139,999 are left, "),
+        (20_000, 9_000, "Fits: a task of up to 139,999 tokens may start, with "),
+        (130_000, 9_000, "Needs 9,000 tokens; in the warning zone a task may need at most 4,999."),
+        (20_000, 150_000, "Needs 150,000 tokens; 139,999 are left, with "),
         (180_000, 9_000, "The handoff is due: no new task should start in this session."),
     ],
 )

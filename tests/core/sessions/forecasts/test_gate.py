@@ -89,8 +89,8 @@ def test_the_text_is_one_fixed_sentence_and_a_statement_with_its_numbers() -> No
     found = gate(sized, at(65), Zone.WARNING, Policy())
     assert found.text == (
         "Context at 65%, complete large tasks after handoff. This one is estimated at 12,100 tokens"
-        " (its text, and 12,000, the median of 10 earlier tasks here); in this session, tasks may"
-        " take up to 4,999 tokens now."
+        " (from its text, plus 12,000, the median of 10 earlier tasks here); in this session, tasks"
+        " may take up to 4,999 tokens now."
     )
     assert (found.percent, found.tokens, found.limit_tokens) == (65, 12_100, 4_999)
     assert "no new task should start now" in ask(1, 90).text

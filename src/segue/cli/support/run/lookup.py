@@ -35,7 +35,8 @@ def folder() -> str:
         return os.getcwd()
     except OSError as fault:
         raise InputError(
-            f"the working folder is gone, or cannot be read ({fault.strerror}); change to another"
+            f"the working folder is gone, or cannot be read ({fault.strerror});"
+            " cd to another folder"
         ) from None
 
 

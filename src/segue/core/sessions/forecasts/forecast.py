@@ -194,11 +194,11 @@ def fits(
     most = min((max(0, bounded(sizes[z]) - 1) for z in passed if z in sizes), default=left)
     room, reason = min(left, most), f"{bounded(reserve):,} reserved for the checkpoint"
     if need > left:
-        return _no("no_room", f"Needs {need:,} tokens; {left:,} are left, {reason}.", room)
+        return _no("no_room", f"Needs {need:,} tokens; {left:,} are left, with {reason}.", room)
     if need > most:
-        why = f"Needs {need:,} tokens; in the {zone} zone no task above {most:,} is started."
+        why = f"Needs {need:,} tokens; in the {zone} zone a task may need at most {most:,}."
         return _no("task_too_large_for_zone", why, room)
-    why = f"Fits: a task of up to {room:,} tokens may be started, {reason}."
+    why = f"Fits: a task of up to {room:,} tokens may start, with {reason}."
     return Fit(ok=True, room_tokens=room, because="fits", why=why)
 
 

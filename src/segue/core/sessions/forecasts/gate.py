@@ -51,9 +51,10 @@ def size_of_prompt(chars: int, costs: Sequence[int]) -> Sized:
     usual = typical_task(costs)
     if usual is None:
         known = sum(cost > 0 for cost in costs)
-        why = f"only its text: there are {known} earlier tasks here"
-        return Sized(own, "prompt", f"{why}, {MIN_TASKS} are needed")
-    why = f"its text, and {usual.median_tokens:,}, the median of {usual.tasks} earlier tasks here"
+        why = f"from its text alone: {known} earlier tasks are known here, {MIN_TASKS} are needed"
+        return Sized(own, "prompt", why)
+    median = f"{usual.median_tokens:,}, the median of {usual.tasks} earlier tasks here"
+    why = f"from its text, plus {median}"
     return Sized(own + usual.median_tokens, "history", why)
 
 
@@ -61,7 +62,8 @@ def size_of_tool(name: str, argument_bytes: int, file_bytes: int | None) -> Size
     """What a tool call will add: its input, and the file that it reads if that is known."""
     own = _tokens(argument_bytes)
     if file_bytes is None:
-        return Sized(max(1, own), "prompt", f"the input of {name}; its result is unknown")
+        why = f"from the input of {name}; the size of its result is unknown"
+        return Sized(max(1, own), "prompt", why)
     return Sized(
         max(1, own + _tokens(file_bytes)), "file", f"{name} of {bounded(file_bytes):,} bytes"
     )
