@@ -19,6 +19,7 @@ ALLOWED = {
     "get_command": "click calls it",
     "format_commands": "click calls it",
     "format_epilog": "click calls it",
+    "_describe_range": "click calls it",
     "flatten_mapping": "PyYAML calls it",
     "list_resources": "the MCP SDK calls it",
     "startup": "uvicorn calls it",
