@@ -148,7 +148,7 @@ def test_what_is_said_in_a_tool_is_heard_after_it_and_answered_in_the_same_turn(
             "says": SAYS,
             "acts": [
                 [{"file": "begun"}, {"say": CHECKPOINT, "key": KEY}],
-                [{"file": "begun"}, {"touch": "go"}],
+                [{"taken": True}, {"touch": "go"}],
                 [{"heard": KEY}, {}],
             ],
         },
@@ -196,7 +196,7 @@ def test_what_is_said_twice_with_one_key_is_said_once(agent: str, run: Run) -> N
             "acts": [
                 [{"file": "begun"}, said],
                 [{}, said],
-                [{}, {"touch": "go"}],
+                [{"taken": True}, {"touch": "go"}],
                 [{"overs": 1}, said],
                 [{}, {"say": CHECKPOINT, "key": f"{KEY}-2"}],
                 [{"overs": 2}, {"close": True}],

@@ -2,13 +2,16 @@
 process of its own: `python one_drive.py agent folder '{"legs": […]}'`; prints what came of each
 leg as one JSON list."""
 
+import array
 import ctypes
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 import uuid
 from collections.abc import Iterator
@@ -189,7 +192,7 @@ class Play:
         began = time.monotonic()
         for when, act in plan.get("acts", ()):
             until = time.monotonic() + LIMIT_S
-            while not self.is_time(when, stdout) and process.poll() is None:
+            while not self.is_time(when, stdout, process) and process.poll() is None:
                 assert time.monotonic() < until, f"{when} never came: {stdout.read_text()}"
                 time.sleep(0.02)
             notes.append([round(time.monotonic() - began, 2), act, process.poll()])
@@ -218,9 +221,14 @@ class Play:
             time.sleep(0.02)
         return notes
 
-    def is_time(self, when: JSON, stdout: Path) -> bool:
+    def is_time(self, when: JSON, stdout: Path, process: "subprocess.Popen[bytes]") -> bool:
         if "file" in when:
             return (self.project / str(when["file"])).exists()
+        if "taken" in when:  # by the agent, from its input
+            assert process.stdin is not None
+            waiting = array.array("i", [0])
+            fcntl.ioctl(process.stdin, termios.FIONREAD, waiting)
+            return waiting[0] == 0
         watch = self.drive.watch()
         got = list(records(stdout))
         if "heard" in when:

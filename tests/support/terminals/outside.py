@@ -63,7 +63,23 @@ class Outside:
                 return
 
     def until(self, is_so: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
-        return until(is_so, lambda: f"{what}\n{self.sent[-3000:]!r}", limit_s)
+        return until(is_so, lambda: f"{what}\n{self._changed()}\n{self.sent[-3000:]!r}", limit_s)
+
+    def _changed(self) -> str:
+        """What is not as before, for a message."""
+        if not hasattr(self, "before"):
+            return "nothing is there yet"
+        flags = [
+            f"flags {number}: {before:o}, now {now:o}"
+            for number, (before, now) in enumerate(
+                zip(self.before[:4], termios.tcgetattr(self.leader)[:4], strict=True)
+            )
+            if before != now
+        ]
+        modes = sorted(self.modes() ^ self.modes_before)
+        last = [(mode, self.sent.rfind(f"?{mode}".encode())) for mode in modes]
+        where = [(mode, at - len(self.sent), self.sent[at - 150 : at + 100]) for mode, at in last]
+        return f"{flags}, modes {where}"
 
     def type(self, text: str | bytes) -> None:
         data = text.encode() if isinstance(text, str) else text
