@@ -447,6 +447,14 @@ def test_a_scan_that_is_killed_before_any_statement_leaves_a_sound_index(
     assert statement > 50
 
 
+def size_of(path: Path) -> int:
+    """0 if it is not there: SQLite removes its log when it closes a database."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def test_a_scan_that_is_killed_while_it_is_seen_to_write_leaves_a_sound_index(
     machine: Machine,
 ) -> None:
@@ -460,7 +468,7 @@ def test_a_scan_that_is_killed_while_it_is_seen_to_write_leaves_a_sound_index(
         process = start("-c", small)
         log = machine.state / "sessions.db-wal"
         deadline = time.monotonic() + DEADLINE_S
-        while process.poll() is None and not (log.exists() and log.stat().st_size > 9_000 * number):
+        while process.poll() is None and size_of(log) <= 9_000 * number:
             assert time.monotonic() < deadline
         process.kill()
         process.communicate()

@@ -35,8 +35,8 @@ def main(log: str, *words: str) -> None:
     for number in range(100 if "lines" in words else 0):
         os.write(1, f"line {number}\r\n".encode())
     os.write(1, b"ready> ")
-    tell({"env": dict(os.environ), "argv": sys.argv[2:], "cwd": os.getcwd(), "pid": os.getpid()})
     size()
+    tell({"env": dict(os.environ), "argv": sys.argv[2:], "cwd": os.getcwd(), "pid": os.getpid()})
     while True:
         if not select.select([0], [], [], 0.5)[0]:
             continue

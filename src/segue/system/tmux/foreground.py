@@ -17,14 +17,19 @@ from typing import Any
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 _KEEPS_TITLE, _HAS_TITLE = b"\x1b[22;0t", b"\x1b[23;0t"
-_OFF = b"".join(
-    b"\x1b" + code
-    for code in (
-        *(b"[?2026l", b"[?69l", b"[r", b"(B", b"[m", b"[?7h"),  # drawing
-        *(b"[?1000l", b"[?1002l", b"[?1003l", b"[?1005l", b"[?1006l", b"[?1015l"),  # the mouse
-        *(b"[?1004l", b"[?2004l", b"[>4;0m", b"[?1l", b">"),  # focus, paste, keys
-        *(b"[0 q", b"]112\x07", b"[?25h"),  # the cursor
-    )
+
+
+def _codes(*codes: bytes) -> bytes:
+    return b"".join(b"\x1b" + code for code in codes)
+
+
+_INPUT_OFF = _codes(
+    *(b"[?1000l", b"[?1002l", b"[?1003l", b"[?1005l", b"[?1006l", b"[?1015l"),  # the mouse
+    *(b"[?1004l", b"[?2004l", b"[>4;0m", b"[?1l", b">"),  # focus, paste, keys
+)
+_OFF = _INPUT_OFF + _codes(
+    *(b"[?2026l", b"[?69l", b"[r", b"(B", b"[m", b"[?7h"),  # drawing
+    *(b"[0 q", b"]112\x07", b"[?25h"),  # the cursor
 )
 _LEAVES = b"\x1b[?1049l"
 _END_S = 5.0
@@ -71,8 +76,9 @@ def lend(argv: Sequence[str], env: Mapping[str, str]) -> Lent:
 
 def take_back(before: list[Any], *, was_killed: bool) -> None:
     """Restores the terminal. A program that ended by itself has left its screen already: leaving it
-    again would move the cursor."""
-    _write(_OFF + _LEAVES if was_killed else b"")
+    again would move the cursor. But tmux 3.3 leaves bracketed paste switched on if it is left while
+    it redraws."""
+    _write(_OFF + _LEAVES if was_killed else _INPUT_OFF)
     _write(_HAS_TITLE)
     with contextlib.suppress(termios.error, OSError):
         termios.tcsetattr(0, termios.TCSANOW, before)
