@@ -68,7 +68,7 @@ class Source:
         self._versions = (-1, -1)
         self._again_at = self._changes_at = self._whole_at = self._back_at = 0.0
         self._revision: int | None = None  # of the daemon's sessions; None: all are asked for
-        self._kept: dict[str, tuple[object, float, Any]] = {}
+        self._cached: dict[str, tuple[object, float, Any]] = {}
 
     def look(self) -> bool:
         """Whether the picture is another now."""
@@ -194,16 +194,16 @@ class Source:
 
     def cached(self, name: str, version: object, make: Callable[[], T], min_s: float = 5.0) -> T:
         """What is dear to find out: made again if `version` is another, and not too often."""
-        found = self._kept.get(name)
+        found = self._cached.get(name)
         now = time.monotonic()
         if found is not None and (found[0] == version or now < found[1]):
             value: T = found[2]
             return value
         made = make()
-        if len(self._kept) > _MAX_KEPT:
-            self._kept.clear()
+        if len(self._cached) > _MAX_KEPT:
+            self._cached.clear()
         took = time.monotonic() - now
-        self._kept[name] = (version, time.monotonic() + max(min_s, _SHARE * took), made)
+        self._cached[name] = (version, time.monotonic() + max(min_s, _SHARE * took), made)
         return made
 
     @property

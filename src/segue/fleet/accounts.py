@@ -51,25 +51,25 @@ class FleetAccounts(Accounts):
         self._db: FleetDatabase | None = None
         self._try_at = 0.0
         self._ahead_s = 0.0  # the database's clock minus this machine's
-        self._seen: tuple[float, list[Account]] | None = None
+        self._last_look: tuple[float, list[Account]] | None = None
 
     # The interface of `Accounts`
 
     def all_accounts(self) -> list[Account]:
         own = super().all_accounts()
         now = time.monotonic()
-        if self._seen is None or now - self._seen[0] > _LOOK_S:
+        if self._last_look is None or now - self._last_look[0] > _LOOK_S:
             found = self._query(lambda db: db.rows("SELECT data FROM segue.account"))
             if found is None:
                 return own
             rows = [self._own(read(data, Account)) for (data,) in found]
-            self._seen = (now, self._with_caps(rows))
+            self._last_look = (now, self._with_caps(rows))
         here = {each.id: each for each in own}
         shared = [
             each
             if (mine := here.get(each.id)) is None
             else replace(accounts.note(each, accounts.met_limits(mine)), home=mine.home)
-            for each in self._seen[1]
+            for each in self._last_look[1]
         ]
         ids = {each.id for each in shared}
         return [*shared, *(each for each in own if each.id not in ids)]
@@ -213,7 +213,7 @@ class FleetAccounts(Accounts):
                     db.rows(sql, (encode(after), account.id))
             return True
 
-        self._seen = None
+        self._last_look = None
         return bool(self._query(put))
 
     def _query(self, ask: Callable[[FleetDatabase], T]) -> T | None:

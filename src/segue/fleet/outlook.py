@@ -45,7 +45,7 @@ class Outlook:
     def __init__(self, queue: Queue) -> None:
         found = machines.machines(queue) if isinstance(queue, FleetDatabase) else []
         at_work = [each for each in found if each.is_alive and not each.is_drained]
-        self._heard = {each.id for each in at_work}
+        self._machines_at_work = {each.id for each in at_work}
         self.jobs = sum(each.offer.jobs for each in at_work)
         self.here = Here(
             labels=frozenset(name for each in at_work for name in each.offer.labels),
@@ -55,9 +55,9 @@ class Outlook:
     def verdicts(self, tasks: Sequence[Task], situation: Conditions) -> dict[str, Verdict]:
         """Why each waiting task waits, by the same plan that workers use."""
         situation = replace(situation, elsewhere=frozenset())
-        mine = [replace(t, machine="") if t.machine in self._heard else t for t in tasks]
+        mine = [replace(t, machine="") if t.machine in self._machines_at_work else t for t in tasks]
         found = {verdict.task.id: verdict for verdict in plan(mine, situation)}
-        if not self._heard:
+        if not self._machines_at_work:
             return {name: _without_workers(verdict) for name, verdict in found.items()}
         return {
             name: replace(verdict, why="its machine is offline")

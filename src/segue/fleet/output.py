@@ -67,7 +67,7 @@ class Publisher:
         self._db, self._env, self._days, self._clock = db, env, days, clock
         self._words: LegWords | None = None
         self._leg = self._number = self._bytes = 0
-        self._is_begun = False
+        self._has_begun = False
         self._next_at = self._result_at = 0.0
         self._result_of = (0, "")  # the leg and the state that the last result describes
         self._making: threading.Thread | None = None
@@ -112,10 +112,10 @@ class Publisher:
             self._number, self._leg, self._bytes = number, leg, int(total)
             self._words = LegWords(run, leg)
             self._words.begin_at(place)
-        self._is_begun = True
+        self._has_begun = True
 
     def _write_words(self, run: Run, *, is_last: bool = False) -> None:
-        if not self._is_begun:
+        if not self._has_begun:
             self._begin(run)
         while True:
             words = self._words = self._words or LegWords(run, self._leg)

@@ -32,7 +32,7 @@ class MemoryQueue(BaseQueue):
     def __init__(
         self, shared: SharedTasks | None = None, *, is_alive: IsAlive = leases.is_alive
     ) -> None:
-        self._kept, self._is_alive = shared or SharedTasks(), is_alive
+        self._shared, self._is_alive = shared or SharedTasks(), is_alive
 
     def close(self) -> None:
         pass
@@ -44,20 +44,20 @@ class MemoryQueue(BaseQueue):
         self.close()
 
     def task(self, task_id: str) -> Task | None:
-        return self._kept.tasks.get(task_id)
+        return self._shared.tasks.get(task_id)
 
     def tasks(self, *, unfinished: bool = False) -> list[Task]:
-        found = self._kept.unfinished if unfinished else self._kept.tasks
+        found = self._shared.unfinished if unfinished else self._shared.tasks
         return sorted(found.values(), key=lambda task: task.number)
 
     def version(self) -> int:
-        return self._kept.writes
+        return self._shared.writes
 
     def alone(self) -> AbstractContextManager[object]:
-        return self._kept.lock
+        return self._shared.lock
 
     def _ids(self) -> Iterable[str]:
-        return self._kept.tasks
+        return self._shared.tasks
 
     def _locked(self, task_id: str) -> Task | None:
         return self.task(task_id)
@@ -68,30 +68,30 @@ class MemoryQueue(BaseQueue):
         return [(each, self.holder(each.id)) for each in self.tasks(unfinished=True)]
 
     def _insert(self, task: Task) -> int:
-        self._kept.last += 1
-        return self._kept.last
+        self._shared.last += 1
+        return self._shared.last
 
     def _delete(self, task_id: str) -> None:
-        del self._kept.tasks[task_id]
-        self._kept.writes += 1
+        del self._shared.tasks[task_id]
+        self._shared.writes += 1
 
     def _lease(self, task_id: str) -> tuple[int, Holder | None]:
-        return self._kept.epochs.get(task_id, 0), self._kept.holders.get(task_id)
+        return self._shared.epochs.get(task_id, 0), self._shared.holders.get(task_id)
 
     def _release(self, task_id: str) -> None:
-        del self._kept.holders[task_id]
+        del self._shared.holders[task_id]
 
     def _give(self, task_id: str, holder: Holder) -> Lease:
-        epoch = self._kept.epochs[task_id] = self._kept.epochs.get(task_id, 0) + 1
-        self._kept.holders[task_id] = holder
-        self._kept.writes += 1
+        epoch = self._shared.epochs[task_id] = self._shared.epochs.get(task_id, 0) + 1
+        self._shared.holders[task_id] = holder
+        self._shared.writes += 1
         return Lease(task_key(task_id), epoch)
 
     def _put(self, task: Task) -> Task:
-        self._kept.tasks[task.id] = task
+        self._shared.tasks[task.id] = task
         if task.state.is_final:
-            self._kept.unfinished.pop(task.id, None)
+            self._shared.unfinished.pop(task.id, None)
         else:
-            self._kept.unfinished[task.id] = task
-        self._kept.writes += 1
+            self._shared.unfinished[task.id] = task
+        self._shared.writes += 1
         return task

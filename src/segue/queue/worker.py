@@ -116,7 +116,7 @@ class Worker:
         self.env, self.say = env, say
         self._me = me or leases.me("segue worker")
         self._children: dict[str, tuple[subprocess.Popen[bytes], Lease]] = {}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._clean_at = 0.0
         self.ended: dict[str, TaskState] = {}
         """What became of the tasks that were not over when it began."""
@@ -262,18 +262,18 @@ class Worker:
     def _tell(self, tasks: list[Task], verdicts: list[Verdict]) -> None:
         """Reports what has changed since the last report."""
         open_ids = {task.id for task in tasks}
-        for task_id in [name for name in self._told if name not in open_ids]:
-            del self._told[task_id]
+        for task_id in [name for name in self._reported if name not in open_ids]:
+            del self._reported[task_id]
             task = self.queue.task(task_id)
             if task is not None and task.state.is_final:
                 self.ended[task_id] = task.state
                 self.say(f"{task_id} {task.ending}")
         for task in tasks:
-            self._told.setdefault(task.id, "")
+            self._reported.setdefault(task.id, "")
         for verdict in verdicts:
             why, name = verdict.why, verdict.task.id
-            if self._told[name] != why:
-                self._told[name] = why
+            if self._reported[name] != why:
+                self._reported[name] = why
                 if why and (verdict.task.run or verdict.task.tries):
                     self.say(f"{name} waits: {why}")
 

@@ -90,7 +90,7 @@ class Loop:
         self.say: Callable[[str], None] = lambda line: None
         """Messages for the user that are not facts."""
         executor.say = lambda line: self.say(line)
-        self._told = 0  # the leg whose answer is stored
+        self._answered_leg = 0  # the leg whose answer is stored
         self._wait_from: tuple[float, float] | None = None  # until when, and when it was first seen
         self._noted: dict[str, tuple[float, float]] = {}  # unix times, and times on the awake clock
         self._has_moved = False  # in this turn
@@ -253,9 +253,9 @@ class Loop:
         follower = self.follower
         if follower is None or follower.answer is None or not follower.answer.is_whole:
             return
-        if self._told == follower.number or not self.run.is_live:
+        if self._answered_leg == follower.number or not self.run.is_live:
             return
-        self._told = follower.number
+        self._answered_leg = follower.number
         self.executor.store_answer(follower)
         # If it is stopped now, it may continue only in a week, so what is known is stored today.
         stops = self.run.state is RunState.STOPPING

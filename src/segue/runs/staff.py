@@ -51,21 +51,21 @@ class Staff:
         accounts: Accounts | None = None,
     ) -> None:
         self.env, self.accounts = env, accounts or Accounts(home)
-        self._hands = {run.agent: Hand(run.agent, drive, command, _profile(drive))}
+        self._staff = {run.agent: Hand(run.agent, drive, command, _profile(drive))}
         self._usual = run.relay[0].agent if run.relay else run.agent
         self._known: dict[str, Account] = {}
 
     def hand(self, agent: str) -> Hand:
         """The agent with this name. Raises StateError if segue does not know how to drive it."""
-        if agent not in self._hands:
+        if agent not in self._staff:
             drive = drives.find(agent)
             if drive is None:
                 raise StateError(
                     f"{agent}: segue knows no such agent; if it is your own, put"
                     f" [agents.{agent}] back in config.toml"
                 )
-            self._hands[agent] = Hand(agent, drive, drive.find(self.env), _profile(drive))
-        return self._hands[agent]
+            self._staff[agent] = Hand(agent, drive, drive.find(self.env), _profile(drive))
+        return self._staff[agent]
 
     def of_leg(self, folder: Path) -> Hand:
         """The agent of this leg; for a run with one agent, that one."""

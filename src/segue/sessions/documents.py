@@ -42,7 +42,7 @@ def known_work(agent: str, path: str, session_id: str, cwd: str) -> KnownWork:
     task and the user's words come from there. Never raises."""
     if path.endswith(".md"):
         return KnownWork(_markdown_task(path), Salvaged())
-    task, before = _begun(agent, path, session_id, cwd)
+    task, before = _task_and_document(agent, path, session_id, cwd)
     found = salvage(agent, path, session_id=session_id, known=[task] if task else [], cwd=cwd)
     instructions = dict.fromkeys((*(before.said if before else ()), *found.instructions))
     return KnownWork(task, replace(found, instructions=tuple(instructions)))
@@ -52,10 +52,10 @@ def known_task(agent: str, path: str, session_id: str, cwd: str) -> str:
     """Only its task: reads just the beginning."""
     if path.endswith(".md"):
         return _markdown_task(path)
-    return _begun(agent, path, session_id, cwd)[0]
+    return _task_and_document(agent, path, session_id, cwd)[0]
 
 
-def _begun(agent: str, path: str, session_id: str, cwd: str) -> tuple[str, Recorded | None]:
+def _task_and_document(agent: str, path: str, session_id: str, cwd: str) -> tuple[str, Recorded | None]:
     """A session's task, and the document that it was started with."""
     first = first_prompt(agent, path, session_id)
     before = _before(first, cwd)

@@ -86,7 +86,7 @@ class Notices:
         self._terse = terse
         self._clock = clock
         self._ways = tuple(make_ways(urls, bell, environment) if ways is None else ways)
-        self._told: dict[tuple[Kind, str], float] = {}
+        self._sent_at: dict[tuple[Kind, str], float] = {}
         self._waiting: deque[Notice] = deque()
         self._is_sending = self._is_asking = self._is_closed = False
         self._changed = threading.Condition()
@@ -100,13 +100,13 @@ class Notices:
         the queue is full, or after `close`. `detail` may name paths and quote sessions."""
         now = self._clock()
         with self._changed:
-            self._told = {k: at for k, at in self._told.items() if _is_fresh(k[0], now - at)}
-            if self._is_closed or (kind, key) in self._told:
+            self._sent_at = {k: at for k, at in self._sent_at.items() if _is_fresh(k[0], now - at)}
+            if self._is_closed or (kind, key) in self._sent_at:
                 return False
             if len(self._waiting) >= _MAX_WAITING:
                 self.dropped += 1
                 return False
-            self._told[kind, key] = now
+            self._sent_at[kind, key] = now
             self._waiting.append(make_notice(kind, title, body, detail, terse=self._terse))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="notices", daemon=True)

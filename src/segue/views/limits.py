@@ -90,7 +90,7 @@ def lines(account: Account, now: float, tz: tzinfo) -> Iterator[str]:
     for limit in account.limits:
         use, reset = _gauge(limit, now), _reset(limit, now, tz)
         yield f"  {_name(limit):<{_NAME}} {use}  {reset}"
-        yield f"  {'':<{_NAME}} {_whence(limit, now)}"
+        yield f"  {'':<{_NAME}} {_source(limit, now)}"
 
 
 def short(account: Account, now: float, tz: tzinfo) -> str:
@@ -135,7 +135,7 @@ def _reset(limit: Limit, now: float, tz: tzinfo) -> str:
     return f"{guess} in {duration(limit.resets_at - now)} ({time_of_day(limit.resets_at, now, tz)})"
 
 
-def _whence(limit: Limit, now: float) -> str:
+def _source(limit: Limit, now: float) -> str:
     by = printing.one_line(limit.by)
     if limit.source == "session":
         by = f"session {by[:_ID]}"

@@ -140,7 +140,7 @@ class Reader:
         self.window: int | None = None
         self.counted = ("", 0)  # message id and tokens of the last reported usage
         self.replies = _Recent()  # message ids that were reported
-        self.spoken = False  # the model has said something in this turn
+        self.has_replied = False  # the model has said something in this turn
         self.failed = ""  # the client's last error in this turn
         self.making: dict[str, str] = {}  # tasks without a number yet, by call
         self.tasks: dict[str, str] = {}  # by the client's number
@@ -204,14 +204,14 @@ class Reader:
 
     def begin(self, session: str = "", model: str = "", cwd: str = "") -> Events:
         yield from self.release()
-        self.spoken, self.failed = False, ""
+        self.has_replied, self.failed = False, ""
         self.session, self.model = session or self.session, model or self.model
         known = self.session or None
         yield ev.Started(session_id=known, model=model or None, cwd=cwd or None, **self.here)
 
     def prompt(self, words: str, pictures: tuple[str, ...] = ()) -> Events:
         yield from self.release()
-        self.spoken, self.failed = False, ""
+        self.has_replied, self.failed = False, ""
         yield ev.Prompt(text=words, images=pictures, **self.here)
 
     def release(self) -> Events:
@@ -264,7 +264,7 @@ class Reader:
                 yield from self.planned(name, text(block, "id"), given)
             else:
                 continue
-            self.spoken, self.failed = True, ""
+            self.has_replied, self.failed = True, ""
 
     def called(self, name: str, call: str, given: JSON) -> ev.ToolCall:
         """A tool call; shell calls are remembered as such."""
@@ -504,7 +504,7 @@ class Reader:
         ok = not (wrong or own or reason) and ending in WELL and subtype in ("", "success")
         message = "" if ok else _complaint(data, words if wrong or own else "")
         yield from self.measure(data)
-        if ok and words and not self.spoken and not data.get("local_command"):
+        if ok and words and not self.has_replied and not data.get("local_command"):
             yield ev.Reply(text=words, **self.here)  # in json mode, the answer is nowhere else
         yield ev.Ended(
             ok=ok,
@@ -515,7 +515,7 @@ class Reader:
             exit_type=_BY_HOOK if code == "hook_stopped" else None,
             **self.here,
         )
-        self.spoken = False
+        self.has_replied = False
 
     def measure(self, data: JSON) -> Events:
         """The window, which is only reported here. `usage` is a sum: only its last iteration is a

@@ -131,7 +131,7 @@ def _resumed(program: str, session_id: str, prompt: str, flags: Sequence[str]) -
     return (program, *flags, "--resume", session_id, *(["--", prompt] if prompt else []))
 
 
-def _begun(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+def _new_argv(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
     return (program, *flags, *(["--", prompt] if prompt else []))
 
 
@@ -144,7 +144,7 @@ TERMINAL = Terminal(
     cancel_continue=("Escape",),
     erase=("C-e", "C-u", "C-k"),
     resume_argv=_resumed,
-    new_argv=_begun,
+    new_argv=_new_argv,
     kept_flags={
         "--add-dir": -1,
         "--agent": 1,

@@ -86,7 +86,7 @@ class CodexCounter:
         known = tally.memory.get("total")
         self.total = _Usage(*known) if known else None
         # The last value for each plan window, by place and length; read at the end.
-        self.said: dict[tuple[str, float | None], tuple[str, _Plan, bool]] = {}
+        self.reported: dict[tuple[str, float | None], tuple[str, _Plan, bool]] = {}
 
     def feed(self, data: bytes, size: int) -> None:
         find = data.find
@@ -125,9 +125,9 @@ class CodexCounter:
         return 0 < named == data.count(b'"model":"%b"' % self.model.encode(), place, end)
 
     def close(self) -> None:
-        for (place, _), (stamp, plan, is_reached) in self.said.items():
+        for (place, _), (stamp, plan, is_reached) in self.reported.items():
             self.limit(place, stamp, plan, is_reached)
-        self.said = {}
+        self.reported = {}
         self.tally.memory["model"] = self.model
         self.tally.memory["total"] = astuple(self.total) if self.total else None
 
@@ -212,8 +212,8 @@ class CodexCounter:
         for place, plan in (("primary", limits.primary), ("secondary", limits.secondary)):
             if plan is not None and plan.used_percent is not None:
                 key = (place, plan.window_minutes)
-                self.said.pop(key, None)  # so that the last comes last
-                self.said[key] = (stamp, plan, is_reached)
+                self.reported.pop(key, None)  # so that the last comes last
+                self.reported[key] = (stamp, plan, is_reached)
 
     def limit(self, place: str, stamp: str, plan: _Plan, is_reached: bool) -> None:
         used = number(plan.used_percent)

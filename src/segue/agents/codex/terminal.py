@@ -115,7 +115,7 @@ def _resumed(program: str, session_id: str, prompt: str, flags: Sequence[str]) -
     return (program, "resume", *flags, session_id, *arguments)
 
 
-def _begun(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+def _new_argv(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
     return (program, *flags, *(["--", prompt] if prompt else []))
 
 
@@ -128,7 +128,7 @@ TERMINAL = Terminal(
     erase=("C-e", "C-u", "C-k"),
     steady_s=0.6,
     resume_argv=_resumed,
-    new_argv=_begun,
+    new_argv=_new_argv,
     kept_flags={
         "--add-dir": 1,
         "--approve-for-me": 0,

@@ -94,7 +94,7 @@ class Bridge:
         self.waits: set[str] = set()  # sessions in a long wait
         self.asked: set[str] = set()  # questions to the user
         self.quiet_looks = 0
-        self.told: dict[str, str] = {}  # by message or part: what was last passed on
+        self.passed_on: dict[str, str] = {}  # by message or part: what was last passed on
         self.again: set[str] = set()  # already passed on by us, and still to come from the stream
         self.prompts = 0
         self.signals = 0
@@ -359,7 +359,7 @@ class Bridge:
             if state in self.again:
                 self.again.discard(state)
                 return
-            self.told[str((info or part).get("id"))] = state
+            self.passed_on[str((info or part).get("id"))] = state
         if info.get("role") == "assistant":
             self._model(info)
         _write(raw)
@@ -432,7 +432,7 @@ class Bridge:
                 if info.get("time", {}).get("created", 0) < self.opened_ms - 1000:
                     continue
                 # In the usual order: the message, its parts, how it ended.
-                if info.get("id") not in self.told:
+                if info.get("id") not in self.passed_on:
                     head = {name: info[name] for name in HEAD if name in info}
                     self._missed("message.updated", "info", head)
                 for part in message["parts"]:
@@ -451,7 +451,7 @@ class Bridge:
 
     def _missed(self, kind: str, name: str, state: JSON) -> None:
         known = _hash(state)
-        if self.told.get(str(state.get("id"))) != known:
+        if self.passed_on.get(str(state.get("id"))) != known:
             what = {"sessionID": self.session, name: state}
             self._event(json.dumps({"type": kind, "properties": what}).encode())
             self.again.add(known)

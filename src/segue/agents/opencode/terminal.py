@@ -94,7 +94,7 @@ def _resumed(program: str, session_id: str, prompt: str, flags: Sequence[str]) -
     return (program, *flags, "--session", session_id)  # it accepts no --prompt with this
 
 
-def _begun(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
+def _new_argv(program: str, prompt: str, flags: Sequence[str]) -> tuple[str, ...]:
     return (program, *flags, *([f"--prompt={prompt}"] if prompt else []))
 
 
@@ -107,7 +107,7 @@ TERMINAL = Terminal(
     erase=("C-e", "C-u", "C-k"),
     steady_s=0.6,
     resume_argv=_resumed,
-    new_argv=_begun,
+    new_argv=_new_argv,
     resumes_with_prompt=False,
     kept_flags={
         "--agent": 1,

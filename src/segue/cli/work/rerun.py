@@ -57,7 +57,7 @@ def command(
     drive, _ = begin.driven(first.agent, os.environ)
     more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
 
-    def anew(agent: str, words: tuple[str, ...], rules: Policy) -> begin.RunRequest:
+    def request_for(agent: str, words: tuple[str, ...], rules: Policy) -> begin.RunRequest:
         return begin.request(
             found.task,
             agent,
@@ -70,9 +70,9 @@ def command(
 
     words = begin.with_flags(drive, first.agent, first.flags, more)
     wanted = replace(
-        anew(first.agent, words, first.policy if found.relay else found.policy),
+        request_for(first.agent, words, first.policy if found.relay else found.policy),
         said=found.said,
-        others=tuple(anew(each.agent, each.flags, each.policy) for each in others),
+        others=tuple(request_for(each.agent, each.flags, each.policy) for each in others),
     )
     warn(wanted, os.environ, strict=strict)
     sys.exit(play(wanted, settings, as_json=as_json, raw=raw))

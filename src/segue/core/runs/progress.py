@@ -113,20 +113,20 @@ class Progress:
         self._open: set[str] = set()  # todos that were seen before they were done
         self._closed: set[str] = set()
         self._calls: set[Call] = set()  # that succeeded
-        self._begun: dict[str, Call] = {}  # by their ids
+        self._open_calls: dict[str, Call] = {}  # by their ids
         self._commands: dict[str, str] = {}  # by the call's id, until its result is there
 
     def feed(self, event: Event) -> None:
         """An event of a leg's stream or session."""
         if isinstance(event, ToolCall):
             self._has_written = self._has_written or bool(event.files)
-            if len(self._begun) < _CALLS_KEPT:
-                self._begun[event.call_id] = (event.name, event.argument)
+            if len(self._open_calls) < _CALLS_KEPT:
+                self._open_calls[event.call_id] = (event.name, event.argument)
             if event.command:
                 self._commands[event.call_id] = event.command
         elif isinstance(event, ToolResult):
             self.tests.feed(self._commands.pop(event.call_id, ""), event)
-            call = self._begun.pop(event.call_id, None)
+            call = self._open_calls.pop(event.call_id, None)
             succeeded = not event.failed and not event.denied and event.exit_code in (0, None)
             if call is not None and succeeded and len(self._calls) < _CALLS_KEPT:
                 self._calls.add(call)

@@ -84,7 +84,7 @@ def named(data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
         if group in (_SHELL, _LINE):
             end = _ended(data, end)
         value = data[start:end]
-        name = _begun(data, match.start(1)) + match.group(1)
+        name = _beginning(data, match.start(1)) + match.group(1)
         if b'\\"' in value[:_INNER_BYTES] and value[:1] in (b"{", b"["):  # JSON in JSON
             inner = value[:_INNER_BYTES]
             yield from ((start + a, start + b) for a, b in named(inner, inner.lower()))
@@ -97,7 +97,7 @@ def named(data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
             yield second
     for match in rule(_PAIRED).finditer(data):
         start, end = match.span(2)
-        name = _begun(data, match.start(1)) + match.group(1)
+        name = _beginning(data, match.start(1)) + match.group(1)
         if _is_in_a_path(data, match.end(1) - len(name), _ARGUMENT):
             continue
         if _is_secret(name, match.group(2), _ARGUMENT, data[end : end + 1]):
@@ -205,7 +205,7 @@ def _ended(data: bytes, end: int) -> int:
     return end
 
 
-def _begun(data: bytes, place: int) -> bytes:
+def _beginning(data: bytes, place: int) -> bytes:
     """The part of the name before the word."""
     begun = data[max(0, place - 40) : place]
     return begun[len(begun.rstrip(_NAME)) :]

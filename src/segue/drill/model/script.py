@@ -147,7 +147,7 @@ class Script:
         elif _is_work(ask.kind):
             reply = self._work(ask, memory)
         else:
-            reply = self._aside(ask, memory)
+            reply = self._side_reply(ask, memory)
         if rule and rule.stop is not None:
             # A reply that stops for another reason does not reach the call.
             calls = reply.calls if rule.stop == "tool" else ()
@@ -203,7 +203,7 @@ class Script:
                 return self._reply_with_calls(ask, "What is there already?", ["sh job/show"])
         return ModelReply(text="The handoff document is written.")
 
-    def _aside(self, ask: Ask, memory: ModelMemory) -> ModelReply:
+    def _side_reply(self, ask: Ask, memory: ModelMemory) -> ModelReply:
         self.last, say = _ASIDES.get(ask.kind, ("other", speech.other))
         return ModelReply(text=say(ask, *self._summary_content(ask, memory)))
 

@@ -108,7 +108,7 @@ class ModelServer:
         """The delivery of the answer and the wait before it. Never raises."""
         wire = wires.find(logged.method, logged.path)
         if wire is None:
-            return _aside(logged), 0.0
+            return _plan_for_other_paths(logged), 0.0
         logged.wire = wire.name
         now = self.clock()
         try:
@@ -148,7 +148,7 @@ def _kind_of(ask: Ask) -> Kind:
     return casts.kind_of(ask)
 
 
-def _aside(logged: Logged) -> Plan:
+def _plan_for_other_paths(logged: Logged) -> Plan:
     """Paths that belong to no wire: agents request them before they start."""
     if logged.method in ("GET", "HEAD"):
         if logged.path in ("/", "/api/hello"):

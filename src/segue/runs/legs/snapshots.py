@@ -33,7 +33,7 @@ class RunSnapshots:
         self._run, self._folder, self._say = run.id, folder, say
         self._cwd, self._policy = run.cwd, run.policy
         self._is_on = run.policy.snapshots and read(folder / _OFF) is None
-        self._is_told = False
+        self._has_warned = False
         self._at: float | None = None  # the last one, on the clock that stops during sleep
         self._thread: threading.Thread | None = None
         self.session_path: Callable[[], str] = lambda: ""
@@ -113,6 +113,6 @@ class RunSnapshots:
             snapshots.prune(self._cwd, before, keep=self._run)
 
     def _tell(self, line: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._has_warned:
+            self._has_warned = True
             self._say(line)

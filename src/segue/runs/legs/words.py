@@ -36,7 +36,7 @@ def utterance(event: Event) -> Utterance | None:
     """What an event says to people; None if nothing."""
     match event:
         case Prompt(text=text) if text.strip():
-            return Utterance(who=_who(text), text=text, at=event.at)
+            return Utterance(who=_speaker(text), text=text, at=event.at)
         case Reply(text=text) if text.strip():
             return Utterance(who="agent", text=text, at=event.at)
         case ToolCall():
@@ -57,7 +57,7 @@ def utterance(event: Event) -> Utterance | None:
     return None
 
 
-def _who(prompt: str) -> Who:
+def _speaker(prompt: str) -> Who:
     """Who asked: the first prompt of a run is its user's task, word for word."""
     return "segue" if is_automatic(prompt) else "you"
 
@@ -106,7 +106,7 @@ class LegWords:
         self._live = Live(profile) if profile is not None else None
         self._is_plain = drive is not None and drive.hears is not None
         self._tail = Tail(self.folder / "stdout")
-        self._told = 0  # how much of what segue said was returned
+        self._returned = 0  # how much of what segue said was returned
 
     def begin_at(self, place: int) -> None:
         """Skips what was returned before: this much of the output, which is still read because what
@@ -117,7 +117,7 @@ class LegWords:
                 left -= len(line)
                 self._read([line.rstrip(b"\n")])
         self._tail = Tail(self.folder / "stdout", place)
-        self._told = len(said_in(self.folder)) if self.folder.is_dir() else 0
+        self._returned = len(said_in(self.folder)) if self.folder.is_dir() else 0
 
     @property
     def place(self) -> int:
@@ -132,8 +132,8 @@ class LegWords:
     def look(self, max_bytes: int = CHUNK_BYTES) -> list[Utterance]:
         """What was said since the last look, in about this many bytes of output."""
         sentences = said_in(self.folder) if self.folder.is_dir() else []
-        found = [Utterance(who=_who(text), text=text) for text in sentences[self._told :]]
-        self._told = max(self._told, len(sentences))
+        found = [Utterance(who=_speaker(text), text=text) for text in sentences[self._returned :]]
+        self._returned = max(self._returned, len(sentences))
         try:
             return [*found, *self._read(self._tail.read(max_bytes))]
         except OSError:

@@ -312,7 +312,7 @@ class Driver:
         self._guard, self._accounts = guard, accounts
         self.store, self.env, self.clock, self.draw = store, env, clock or Clock(), draw
         self.prompts, self.seize = Prompts(dict(prompts)), seize
-        self._who = _PROGRAM if is_program else _COMMAND
+        self._holder_name = _PROGRAM if is_program else _COMMAND
         self._stack = ExitStack()
         self._held: set[str] = set()
 
@@ -333,10 +333,10 @@ class Driver:
         if not wanted.share_tree:
             self._hold_tree(run)
         if (origin := wanted.origin) is not None:  # two rescues of it would do its work twice
-            self._hold(f"session:{origin.agent}:{origin.session_id}", f"{self._who} run {run.id}")
+            self._hold(f"session:{origin.agent}:{origin.session_id}", f"{self._holder_name} run {run.id}")
         draw = self.draw()
         step = machine.step(run, Created(), at=now, draw=draw)
-        lease = self._hold(run_key(run.id), f"{self._who} run {run.id}")
+        lease = self._hold(run_key(run.id), f"{self._holder_name} run {run.id}")
         self.store.create(run, after=step.run, at=now, draw=draw, decisions=step.decisions)
         return self._loop(step.run, wanted.drive, wanted.command, lease)
 
@@ -365,7 +365,7 @@ class Driver:
         """Continues a run that has ended, or whose segue is gone, with the fact that resumes it,
         if it accepts one. `said`: what the user adds to the task. Raises Held if a segue still
         drives it."""
-        lease = self._hold(run_key(run.id), f"{self._who} resume {run.id}")
+        lease = self._hold(run_key(run.id), f"{self._holder_name} resume {run.id}")
         if not share_tree:
             self._hold_tree(run)
         run = self.store.run(run.id) or run  # its current state, now that nobody else writes
@@ -395,7 +395,7 @@ class Driver:
             prompts=self.prompts,
             store=self.store,
             env=self.env,
-            hold=partial(self._hold_once, note=f"{self._who} run {run.id}"),
+            hold=partial(self._hold_once, note=f"{self._holder_name} run {run.id}"),
             accounts=self._accounts,
         )
         loop = Loop(journal, executor, clock=self.clock)
@@ -410,7 +410,7 @@ class Driver:
     def _hold_tree(self, run: Run) -> None:
         tree = _tree_of(run.cwd)
         try:
-            self._hold(f"tree:{tree}", f"{self._who} run {run.id}")
+            self._hold(f"tree:{tree}", f"{self._holder_name} run {run.id}")
         except Held as held:
             raise TreeTaken(
                 f"another run works in {tree} ({held.holder.note}, process {held.holder.pid});"

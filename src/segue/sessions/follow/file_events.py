@@ -49,7 +49,7 @@ class FolderWatch:
         self._notify: RustNotify | None = None
         self._watched: dict[str, Identity] = {}
         self._new: dict[str, Identity] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._retry_at = self._busy_until = float("-inf")
 
     @property
@@ -85,7 +85,7 @@ class FolderWatch:
             self._new = watched
             self.close()
             return self.renew()
-        self._told = self.wait(0.0) if self._notify else set()
+        self._reported = self.wait(0.0) if self._notify else set()
         self.close()
         self._notify, self._watched, self._new = notify, watched, {}
         self.degraded = ""
@@ -93,7 +93,7 @@ class FolderWatch:
 
     def wait(self, timeout_s: float) -> set[str]:
         """The paths where something happened; waits at most this long for the first of them."""
-        changed, self._told = self._told, set()
+        changed, self._reported = self._reported, set()
         if self._notify is None:
             self._stop.wait(0.0 if changed else timeout_s)
             return changed

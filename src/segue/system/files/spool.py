@@ -22,12 +22,12 @@ _decode = msgspec.json.Decoder(Spooled).decode
 def take(path: str) -> list[Spooled]:
     """Everything stored there, in order of arrival; unreadable lines are skipped. Returned again
     until `drop` is called, once its content is recorded."""
-    aside = _aside(path)
-    if not os.path.exists(aside):
+    taken = _taken_path(path)
+    if not os.path.exists(taken):
         with suppress(OSError):
-            os.rename(path, aside)
+            os.rename(path, taken)
     try:
-        with open(aside, "rb") as file:
+        with open(taken, "rb") as file:
             lines = file.read(_MAX_BYTES).splitlines()
     except OSError:
         return []
@@ -41,8 +41,8 @@ def take(path: str) -> list[Spooled]:
 def drop(path: str) -> None:
     """Deletes what was taken. Later events stay for the next time."""
     with suppress(OSError):
-        os.unlink(_aside(path))
+        os.unlink(_taken_path(path))
 
 
-def _aside(path: str) -> str:
+def _taken_path(path: str) -> str:
     return f"{path}.taken"

@@ -89,7 +89,7 @@ class Observer:
         self._viewer: Viewer | None = None
         self._nudges: deque[tuple[str, str, str]] = deque()
         self._told_pids: set[int] = set()
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
         # sessions that may be full after a few replies, and their files
         self._close: dict[Name, str] = {}
         self._sought: dict[Name, float] = {}  # since when sessions and processes are searched for
@@ -299,8 +299,8 @@ class Observer:
 
     def _say(self, note: str) -> None:
         """Says it once until the next refresh."""
-        if note not in self._said and len(self._said) < _NOTES:
-            self._said.add(note)
+        if note not in self._noted and len(self._noted) < _NOTES:
+            self._noted.add(note)
             self.notes.append(note)
 
     def _look_at(self, home: Home, path: str) -> list[Sighting]:
@@ -450,6 +450,6 @@ class Observer:
         if now < self._refreshed_at + _REFRESH_S:
             return []
         self._refreshed_at = now
-        self._said.clear()
+        self._noted.clear()
         self._view().refresh()
         return self._known.view([*self._known.sights])

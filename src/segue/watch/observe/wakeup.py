@@ -9,29 +9,29 @@ class Wakeup:
     """Any thread may ring, and signals too; after it was closed, nothing happens."""
 
     def __init__(self) -> None:
-        self._ear, self._button = os.pipe()
-        for handle in (self._ear, self._button):
+        self._reader, self._writer = os.pipe()
+        for handle in (self._reader, self._writer):
             os.set_blocking(handle, False)
         self._lock = threading.RLock()  # a signal may arrive while its own thread rings
 
     def fileno(self) -> int:
         """For a selector: ready once it rang."""
-        return self._ear
+        return self._reader
 
     def ring(self) -> None:
         """Never blocks."""
         with self._lock, suppress(OSError):  # it is already set, or nobody listens any more
-            os.write(self._button, b"!")
+            os.write(self._writer, b"!")
 
     def hush(self) -> None:
         """Resets it after a ring."""
         with suppress(OSError):
-            os.read(self._ear, 4096)
+            os.read(self._reader, 4096)
 
     def close(self) -> None:
         """Closes it; a later ring must not write to another file that has its number then."""
         with self._lock:
-            for handle in (self._ear, self._button):
+            for handle in (self._reader, self._writer):
                 with suppress(OSError):
                     os.close(handle)
-            self._ear = self._button = -1
+            self._reader = self._writer = -1

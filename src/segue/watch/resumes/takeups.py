@@ -74,7 +74,7 @@ class Takeups:
         self.next_at = 0.0
         self._gone: dict[str, float] = {}  # since when runs were seen without a segue
         self._started: dict[str, Detached] = {}
-        self._told: dict[str, str] = {}  # what was last said about a run
+        self._reported: dict[str, str] = {}  # what was last said about a run
         self._last_at: float | None = None
 
     def tick(self, now: float) -> None:
@@ -167,8 +167,8 @@ class Takeups:
         return len(notes), notes[-1].at if notes else None
 
     def _say(self, run: Run, line: str) -> None:
-        if self._told.get(run.id) != line:
-            self._told[run.id] = line
+        if self._reported.get(run.id) != line:
+            self._reported[run.id] = line
             self.state.say(f"{run.id}: {line}")
 
 

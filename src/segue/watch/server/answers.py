@@ -207,7 +207,7 @@ class DaemonAnswers:
                     if isinstance(note.data.get("cycle"), dict):
                         id = str(note.data.get("id"))
                         self._handoffs[id] = _as_handoff({"id": id, **note.data["cycle"]})
-            newest = sorted(self._handoffs.values(), key=_begun, reverse=True)[:_MAX_HANDOFFS]
+            newest = sorted(self._handoffs.values(), key=_began_at, reverse=True)[:_MAX_HANDOFFS]
             self._handoffs = {each["id"]: each for each in reversed(newest)}
         return newest
 
@@ -307,7 +307,7 @@ class DaemonAnswers:
         return self.hooks.hook(event)
 
 
-def _begun(handoff: dict[str, Any]) -> float:
+def _began_at(handoff: dict[str, Any]) -> float:
     at = handoff["began_at"]
     return float(at) if isinstance(at, (int, float)) else 0.0
 

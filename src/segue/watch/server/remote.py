@@ -93,7 +93,7 @@ class Remote:
             raise StateError(f"the daemon at {self.path} does not respond") from None
         except (OSError, HTTPException) as fault:
             raise NoDaemon(
-                f"the connection to the daemon at {self.path} was lost: {_said(fault)}"
+                f"the connection to the daemon at {self.path} was lost: {_reason(fault)}"
             ) from None
         finally:
             connection.close()
@@ -127,7 +127,7 @@ class _Connection(HTTPConnection):
             what = "no daemon is running; start it: segue watch"
             if isinstance(fault, (FileNotFoundError, ConnectionRefusedError)):
                 raise NoDaemon(what) from None
-            raise NoDaemon(f"{what} ({self._path}: {_said(fault)})") from None
+            raise NoDaemon(f"{what} ({self._path}: {_reason(fault)})") from None
 
 
 def _response(
@@ -148,5 +148,5 @@ def _raise(status: int, data: bytes) -> None:
     raise StateError(line) if status >= 500 else InputError(line)
 
 
-def _said(fault: Exception) -> str:
+def _reason(fault: Exception) -> str:
     return getattr(fault, "strerror", None) or str(fault) or type(fault).__name__

@@ -74,9 +74,9 @@ class Server:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._done: deque[Job] = deque()
         self._selector = selectors.DefaultSelector()
-        self._bell, self._ear = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ear.setblocking(False)
+        self._wakeup_writer, self._wakeup_reader = socket.socketpair()
+        self._wakeup_writer.setblocking(False)
+        self._wakeup_reader.setblocking(False)
         self._closing = False
         self._rest_until: float | None = None
         self._threads = [threading.Thread(target=self._run, name="segue-api", daemon=True)]
@@ -87,7 +87,7 @@ class Server:
 
     def start(self) -> None:
         """Begins to answer."""
-        self._selector.register(self._ear, _READ)
+        self._selector.register(self._wakeup_reader, _READ)
         self._take_clients()
         for thread in self._threads:
             thread.start()
@@ -109,8 +109,8 @@ class Server:
         for door in self.doors:
             door.close()
         self._selector.close()
-        self._bell.close()
-        self._ear.close()
+        self._wakeup_writer.close()
+        self._wakeup_reader.close()
 
     # --- threads -----------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Server:
 
     def _ring(self) -> None:
         with suppress(OSError):  # full: it will notice anyway
-            self._bell.send(b"!")
+            self._wakeup_writer.send(b"!")
 
     def _tell_news(self, notes: Sequence[Note]) -> None:
         self._later(lambda: self._send_all(self.feed.news(notes, time.monotonic())))
@@ -139,7 +139,7 @@ class Server:
                     self._take(key.data)
                 else:
                     with suppress(OSError):
-                        self._ear.recv(4096)
+                        self._wakeup_reader.recv(4096)
             while self._done:
                 try:
                     self._done.popleft()()

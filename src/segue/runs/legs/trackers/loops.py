@@ -18,17 +18,17 @@ class LoopDetector:
     ) -> None:
         self.is_replaying = is_replaying
         self._leg, self._idle, self._progress, self._cwd = leg, idle, progress, cwd
-        self._has_told = False
+        self._has_reported = False
 
     def feed(self, event: Event, now: float) -> Looped | None:
         """Takes an event from the source that reports calls: the stream or the session file."""
         spun = self._idle.feed(event, now)
-        if spun is None or self._has_told or self.is_replaying:
+        if spun is None or self._has_reported or self.is_replaying:
             return None
         self._progress.see_tree(git.mark(self._cwd))
         if self._idle.see(self._progress.mark()):
             return None
-        self._has_told = True
+        self._has_reported = True
         return Looped(
             leg=self._leg,
             calls=spun.count,
