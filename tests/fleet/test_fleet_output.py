@@ -152,7 +152,11 @@ class Told:
         self.publisher.see(self.run)
 
     def words(self) -> list[str]:
-        return [each.text for piece in output.words(self.store, self.run.id) for each in piece.said]
+        return [
+            each.text
+            for piece in output.words(self.store, self.run.id)
+            for each in piece.utterances
+        ]
 
 
 @pytest.fixture
@@ -192,7 +196,7 @@ def test_of_a_run_that_says_very_much_the_newest_words_stay_and_no_more_than_fit
     assert len(told.words()[-1]) == 8_000  # one text
     told.says(*(f"{number} " + "y" * 7_000 for number in range(50)))
     told.look()
-    last = output.words(told.store, told.run.id)[-1].said
+    last = output.words(told.store, told.run.id)[-1].utterances
     assert last[-1].text.startswith("… ")
     assert sum(len(each.text) for each in last) <= output.MAX_PIECE_CHARS
     told.says(*("z" * 500_000 for _ in range(6)))  # faster than it is told

@@ -197,7 +197,7 @@ def test_the_rule_made_document_tells_all_that_is_known_without_secrets() -> Non
     found = recorded(text)
     assert found is not None
     assert found.task == "# Port it\n\nUse ```\nfences\n``` and API_KEY=[redacted]"
-    assert found.said[0] == "Use tabs."
+    assert found.additions[0] == "Use tabs."
 
 
 _WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"), max_size=120)

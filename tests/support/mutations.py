@@ -222,7 +222,7 @@ MUTATIONS = (
     Mutation(
         "a session that handed over is resumed",
         f"{_MACHINE}/moves.py",
-        "    if run.told:\n        return \"its session has handed its work over\"\n",
+        "    if run.has_handed_over:\n        return \"its session has handed its work over\"\n",
         "",
     ),
     Mutation(

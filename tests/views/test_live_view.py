@@ -212,7 +212,7 @@ def test_what_matters_gets_a_line() -> None:
         "leg 3: resuming the same session"
     ]
     assert told(
-        CheckpointComposed(number=1, has_told=True),
+        CheckpointComposed(number=1, has_summary=True),
         StartLeg(leg=3, prompt="continuation", strategy="rules", reason=""),
     ) == [
         "checkpoint 1 written, with the session's own summary",

@@ -100,7 +100,7 @@ class _ReadSource(Struct, frozen=True):
     source: Source
     profile: Profile | None
     turn: Turn | None
-    heard: TextVerdict
+    verdict: TextVerdict
     speaks: bool  # plain text that somebody wrote
     tokens: Tokens | None
     notes: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ def judge(ending: Ending, reader: MessageReader, policy: Policy) -> core.Judgeme
     witness = core.Witness(
         stream=stream,
         session=next((r.turn for r in sessions), None),
-        heard=tuple(r.heard for r in read),
+        heard=tuple(r.verdict for r in read),
         exit_code=ending.exit_code,
         ended_by=ending.ended_by,
         exit_flags=_flags(profile),

@@ -19,7 +19,7 @@ class CommandResult(NamedTuple):
     """What a command said, and whether it did what it says."""
 
     is_ok: bool
-    said: str
+    message: str
     command: str
 
 

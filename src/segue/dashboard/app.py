@@ -149,10 +149,10 @@ def make(keys: Keys) -> tuple[Gate, Callable[[], Awaitable[None]]]:
                 done, status = actions.CommandResult(False, str(fault), ""), 400
             board.source.hurry()
         if wants_json:
-            answer = {"ok": done.is_ok, "said": done.said, "command": done.command}
+            answer = {"ok": done.is_ok, "said": done.message, "command": done.command}
             return JSONResponse(answer, status)
         title = "Done" if done.is_ok else "Refused"
-        return HTMLResponse(board.pages.plain(title, done.said, form.get("back", "/")), status)
+        return HTMLResponse(board.pages.plain(title, done.message, form.get("back", "/")), status)
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]

@@ -244,9 +244,9 @@ def carry(task_id: str, epoch: int, pulse: Pulse, *, env: Mapping[str, str], say
                     carrier.began, carrier.guard = guard.began, guard.may_start
                     carrier.accounts, carrier.inherit = accounts, partial(_inherited, store, env)
                     carrier.ready = partial(_mark_sessions, env=env)
-                    carrier.heard.append(partial(_count, accounts, task.account))
+                    carrier.listeners.append(partial(_count, accounts, task.account))
                     if (published := output.publisher(store, env)) is not None:
-                        carrier.seen, carrier.left = published.see, published.finish
+                        carrier.on_look, carrier.left = published.see, published.finish
                     run = task.run or run
                     task = carrier.carry()
                     guard.settle()

@@ -40,7 +40,7 @@ class RunWords:
             is_over = self._leg < run.leg or run.state.is_final
             utterances += reader.finish() if is_over else []
             if utterances:
-                found.append(Piece(number=0, leg=self._leg, at=0.0, said=utterances))
+                found.append(Piece(number=0, leg=self._leg, at=0.0, utterances=utterances))
             if not is_over:
                 break
             self._leg, self._reader = self._leg + 1, None
@@ -53,9 +53,9 @@ def whole(store: Store, run: Run) -> dict[int, list[Utterance]]:
     found: dict[int, Conversation] = {}
     for piece in RunWords(store, run).look(run):
         conversation = found.setdefault(piece.leg, Conversation())
-        for each in piece.said:
+        for each in piece.utterances:
             conversation.add(each)
-    return {leg: conversation.said for leg, conversation in found.items()}
+    return {leg: conversation.utterances for leg, conversation in found.items()}
 
 
 def following(store: Store, run: Run, wait: Callable[[], None]) -> Iterator[Piece]:

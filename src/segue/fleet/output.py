@@ -50,7 +50,7 @@ class Piece(Struct, frozen=True, kw_only=True):
     number: int
     leg: int
     at: float
-    said: list[Utterance]
+    utterances: list[Utterance]
 
 
 class Publisher:
@@ -246,7 +246,7 @@ def words(db: FleetDatabase, run_id: str, after: int = 0) -> list[Piece]:
     found = []
     for number, leg, at, data in db.rows(sql, (raw(run_id), after)):
         utterances = _decoded(bytes(data), list[Utterance])
-        found.append(Piece(number=number, leg=leg, at=at - db.ahead_s, said=utterances or []))
+        found.append(Piece(number=number, leg=leg, at=at - db.ahead_s, utterances=utterances or []))
     return found
 
 

@@ -83,11 +83,11 @@ class Carrier:
         """What a run is asked for that takes over from another machine's."""
         self.ready: Callable[[Loop], None] = lambda loop: None
         """Is given the loop before it goes."""
-        self.seen: Callable[[Run], None] = lambda run: None
+        self.on_look: Callable[[Run], None] = lambda run: None
         """Is shown the run after every look at it."""
         self.left: Callable[[Run], None] = lambda run: None
         """Is shown it before the result is written into the queue."""
-        self.heard: list[Hear] = []
+        self.listeners: list[Hear] = []
         """Called with every entry of the run's log."""
         self.trees: Any = trees
         """Who makes, links, salvages and finishes trees."""
@@ -261,12 +261,12 @@ class Carrier:
             self.store.ask(loop.run.id, "cancel", self.clock.now())
         loop.park_s = self.park_s
         self.ready(loop)
-        loop.say, loop.seen = self.say, lambda run, follower: self.seen(run)
+        loop.say, loop.on_look = self.say, lambda run, follower: self.on_look(run)
         return loop, first
 
     def _drive(self, loop: Loop, first: AnyFact | None) -> Run:
         notices = RunNotices(self._notify, clock.local_zone())
-        loop.journal.heard += [notices.hear, *self.heard]
+        loop.journal.listeners += [notices.hear, *self.listeners]
         sent = reporter.attach(loop.journal, self.env, self.say)
         try:
             return loop.go(first)

@@ -8,4 +8,4 @@ def of_session(agent: str, path: str, session_id: str) -> list[Utterance]:
     """From a session's file or rows; empty if it cannot be read."""
     found = Conversation()
     read_session(found, agent, path, session_id)
-    return found.said
+    return found.utterances

@@ -198,9 +198,9 @@ class Executor:
         )
         write(folder / "prompt.md", prompt)
         self.digest.tell(prompt)
-        if run.unheard:
-            write_json(folder / handoff.SAID, run.unheard)
-            handoff.hear(self.digest, run.unheard)
+        if run.unanswered_additions:
+            write_json(folder / handoff.SAID, run.unanswered_additions)
+            handoff.hear(self.digest, run.unanswered_additions)
         return hand.drive.launch(
             LegOrder(
                 command=hand.command,

@@ -47,7 +47,7 @@ class Journal:
     ) -> None:
         self.store, self.run, self.lease = store, run, lease
         self._clock, self._draw = clock, draw
-        self.heard: list[Hear] = []
+        self.listeners: list[Hear] = []
 
     def add(self, fact: AnyFact, *, taken: int = 0) -> tuple[AnyDecision, ...]:
         """Logs a fact and returns the decisions, which are written by then. `taken`: the request
@@ -65,7 +65,7 @@ class Journal:
             taken=taken,
         )
         before, self.run = self.run, step.run
-        for hear in self.heard:
+        for hear in self.listeners:
             hear(before, fact, step, entry)
         return step.decisions
 

@@ -180,7 +180,7 @@ class _Teller:
     def __init__(self, loop: Loop, on_event: OnEvent | None) -> None:
         self.run_id, self.on_event = loop.run.id, on_event
         self.fault: BaseException | None = None
-        loop.journal.heard.append(self._hear)
+        loop.journal.listeners.append(self._hear)
 
     def tell_all(self, store: Store) -> None:
         """The entries written so far."""

@@ -75,7 +75,7 @@ class Loop:
     def __init__(
         self, journal: Journal, executor: Executor, *, clock: Clock, seen: Seen | None = None
     ) -> None:
-        self.journal, self.executor, self.clock, self.seen = journal, executor, clock, seen
+        self.journal, self.executor, self.clock, self.on_look = journal, executor, clock, seen
         self.follower: LegFollower | None = None
         self.check: CheckCommand | None = None
         self._signals: list[AnyFact] = []
@@ -185,8 +185,8 @@ class Loop:
             self._add(Elapsed(timer=timer, leg=self.run.leg))
             if self.run == before:
                 self._in_vain[timer] = self.clock.awake() + _IN_VAIN_S
-        if self.seen is not None:
-            self.seen(self.run, self.follower)
+        if self.on_look is not None:
+            self.on_look(self.run, self.follower)
         if not self.run.state.is_final:
             self._sleep()
 
@@ -450,7 +450,7 @@ class Loop:
     def _compose(self) -> None:
         number, has_told = self._write_checkpoint()
         limits = self.executor.staff.limits(self.run, self.clock.now())
-        self._add(CheckpointComposed(number=number, has_told=has_told, limits=limits))
+        self._add(CheckpointComposed(number=number, has_summary=has_told, limits=limits))
 
     def _write_checkpoint(self) -> tuple[int, bool]:
         """Its number, and whether the agent's words are in it; 0 if it could not be written. The

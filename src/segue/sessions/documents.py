@@ -44,7 +44,7 @@ def known_work(agent: str, path: str, session_id: str, cwd: str) -> KnownWork:
         return KnownWork(_markdown_task(path), Salvaged())
     task, before = _task_and_document(agent, path, session_id, cwd)
     found = salvage(agent, path, session_id=session_id, known=[task] if task else [], cwd=cwd)
-    instructions = dict.fromkeys((*(before.said if before else ()), *found.instructions))
+    instructions = dict.fromkeys((*(before.additions if before else ()), *found.instructions))
     return KnownWork(task, replace(found, instructions=tuple(instructions)))
 
 
@@ -55,7 +55,9 @@ def known_task(agent: str, path: str, session_id: str, cwd: str) -> str:
     return _task_and_document(agent, path, session_id, cwd)[0]
 
 
-def _task_and_document(agent: str, path: str, session_id: str, cwd: str) -> tuple[str, Recorded | None]:
+def _task_and_document(
+    agent: str, path: str, session_id: str, cwd: str
+) -> tuple[str, Recorded | None]:
     """A session's task, and the document that it was started with."""
     first = first_prompt(agent, path, session_id)
     before = _before(first, cwd)

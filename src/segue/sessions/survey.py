@@ -337,7 +337,9 @@ class _Selection:
         self.names: set[tuple[str, str]] = set()
         self.named: set[str] = set()  # agents with a named session
         self.paths: set[str] = set()
-        self.begun: dict[str, float] = {}  # by agent: the first process that shows nothing
+        self.first_started_at: dict[
+            str, float
+        ] = {}  # by agent: the first process that shows nothing
         for process in processes:
             agent = process.agent
             ids = {process.session_id, *(hold.session_id for hold in process.holds)} - {""}
@@ -345,14 +347,14 @@ class _Selection:
             self.named |= {agent} if ids else set()
             self.paths |= {hold.path for hold in process.holds}
             if not process.session_id and not process.holds and process.cwd:
-                begun = self.begun.get(agent, process.started_at)
-                self.begun[agent] = min(begun, process.started_at)
+                begun = self.first_started_at.get(agent, process.started_at)
+                self.first_started_at[agent] = min(begun, process.started_at)
 
     def has(self, agent: str, session_id: str, path: str, changed_at: float) -> bool:
         """Whether to look at this one. If the file's name is not the session's, it may be."""
         return (
             self.since is None
-            or changed_at >= min(self.since, self.begun.get(agent, self.since))
+            or changed_at >= min(self.since, self.first_started_at.get(agent, self.since))
             or path in self.paths
             or ((agent, session_id) in self.names if session_id else agent in self.named)
         )

@@ -446,7 +446,11 @@ def test_an_own_agents_lines_tell_its_session_and_its_end() -> None:
     hears = own(command=["mine"], session=r"id: (\w+)", done="^ok$", failed="^(no|ok but)").hears
     assert hears is not None
     assert hears("the id: abc").session_id == "abc"
-    assert (hears("ok").said, hears("no").said, hears("so so").said) == ("done", "failed", "")
+    assert (hears("ok").outcome, hears("no").outcome, hears("so so").outcome) == (
+        "done",
+        "failed",
+        "",
+    )
 
 
 def test_an_own_agent_is_found_by_the_path(tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_whatever_happened_an_agent_that_does_as_told_leads_to_the_end(led: Led)
 def test_what_is_seen_again_of_a_new_session_does_not_begin_its_time_again() -> None:
     """A session that has read its document and hangs is asked about in the end: each look shows
     once more that it has read it."""
-    cycle = new(step=HandoffStep.RESUMED, is_cleared=True, is_heard=True, has_document=True)
+    cycle = new(step=HandoffStep.RESUMED, is_cleared=True, is_received=True, has_document=True)
     cycle, _ = step(cycle, ReadFile(), POLICY, AT + 10)
     assert (cycle.is_read, cycle.step_at) == (True, AT + 10)
     again, acts = step(cycle, ReadFile(), POLICY, AT + 200)
@@ -279,7 +279,7 @@ def test_what_is_seen_again_of_a_new_session_does_not_begin_its_time_again() -> 
 def test_a_user_who_was_asked_is_not_asked_again_for_what_was_heard_before() -> None:
     """The records still show that the new session was told: that is no news, and its user is not
     asked every five minutes."""
-    cycle = new(step=HandoffStep.RESUMED, is_cleared=True, is_heard=True, has_document=True)
+    cycle = new(step=HandoffStep.RESUMED, is_cleared=True, is_received=True, has_document=True)
     asked, acts = step(cycle, TimeUp(), POLICY, AT + POLICY.handoff_wait_s)
     assert asked.step is HandoffStep.NEEDS_USER
     assert any(isinstance(act, AskUser) for act in acts)

@@ -157,7 +157,7 @@ def test_a_talking_agent_is_asked_told_closed_and_replaced() -> None:
     run.ends(R.COMPLETED, progressed=True)
     assert (run.state, run.run.is_live) == (RunState.CHECKPOINTING, False)
     run.last(Compose)
-    run.tell(CheckpointComposed(number=8, has_told=True))
+    run.tell(CheckpointComposed(number=8, has_summary=True))
     begun = run.last(StartLeg)
     assert (run.state, run.run.why) == (RunState.HANDING_OVER, R.CONTEXT_EXHAUSTED)
     assert (begun.leg, begun.prompt, begun.session_id) == (2, "continuation", "")
@@ -180,7 +180,7 @@ def test_an_agent_that_does_not_talk_is_interrupted_and_its_session_asked_in_a_l
     run.tell(CheckpointReceived(leg=2, number=1))
     run.ends(R.COMPLETED)
     run.last(Compose)
-    run.tell(CheckpointComposed(number=2, has_told=True))
+    run.tell(CheckpointComposed(number=2, has_summary=True))
     assert run.legs()[2:] == [(3, "work", "continuation", "")]
 
 
@@ -207,13 +207,13 @@ def test_each_leg_after_a_handoff_begins_with_fresh_state() -> None:
     run.reads(0.95)
     run.tell(CheckpointReceived(leg=1, number=1))
     run.ends(R.COMPLETED, progressed=True)
-    run.tell(CheckpointComposed(number=1, has_told=True))
+    run.tell(CheckpointComposed(number=1, has_summary=True))
     new = run.run
     assert new.reading is None
     assert new.session_id == ""
     assert not (new.is_due)
     assert not (new.asked)
-    assert not (new.told)
+    assert not (new.has_handed_over)
     assert not (new.has_replied)
     assert not (new.leg_replied)
     assert (new.ending, new.ended_how, new.asked_at) == (None, "", None)
@@ -235,7 +235,7 @@ def test_a_checkpoint_without_the_agents_words_is_handed_on_by_rules() -> None:
     run = led()
     run.reads(0.9)
     run.elapses("checkpoint")
-    assert (run.last(EndLeg).how, run.run.told) == ("gentle", False)
+    assert (run.last(EndLeg).how, run.run.has_handed_over) == ("gentle", False)
     run.ends(R.USER_EXIT, progressed=True)
     run.tell(CheckpointComposed(number=3))
     assert run.last(StartLeg).strategy == "rules"
@@ -341,7 +341,7 @@ def test_a_new_session_that_replies_without_acting_has_not_taken_over() -> None:
     run.reads(0.9)
     run.tell(CheckpointReceived(leg=1, number=1))
     run.ends(R.COMPLETED, progressed=True)
-    run.tell(CheckpointComposed(number=1, has_told=True))
+    run.tell(CheckpointComposed(number=1, has_summary=True))
     run.up(acted=False)
     assert (run.state, run.run.handoffs) == (RunState.HANDING_OVER, 0)
     run.tell(Replied(leg=2, acted=True))
@@ -353,7 +353,7 @@ def handing(policy: Policy | None = None) -> Led:
     run.reads(0.9)
     run.tell(CheckpointReceived(leg=1, number=1))
     run.ends(R.COMPLETED, progressed=True)
-    run.tell(CheckpointComposed(number=1, has_told=True))
+    run.tell(CheckpointComposed(number=1, has_summary=True))
     return run
 
 

@@ -123,7 +123,12 @@ def test_from_any_state_any_fact_leads_to_a_known_state(seed: int) -> None:
         dice.maybe() and state not in (RunState.WAITING, RunState.CHECKING) and not state.is_final
     )
     run = replace(
-        dice.run(), state=state, leg=3, is_live=live, has_replied=dice.maybe(), told=dice.maybe(0.2)
+        dice.run(),
+        state=state,
+        leg=3,
+        is_live=live,
+        has_replied=dice.maybe(),
+        has_handed_over=dice.maybe(0.2),
     )
     found = step(run, dice.fact(run), at=AT, draw=dice.of.random())
     assert found.run.state in RunState
@@ -159,7 +164,7 @@ def test_nothing_more_happens_in_a_session_that_told_its_checkpoint(seed: int) -
                 assert decision.leg not in told_legs
             if isinstance(decision, StartLeg) and decision.session_id:
                 assert decision.session_id not in told_sessions
-        if found.run.told and isinstance(fact, CheckpointReceived) and before.is_live:
+        if found.run.has_handed_over and isinstance(fact, CheckpointReceived) and before.is_live:
             told_legs.add(found.run.leg)
             told_sessions.add(found.run.session_id)
 
@@ -263,7 +268,7 @@ def lead_nowhere(led: Led, choose: Callable[[], dict[str, Any]]) -> None:
     elif run.state is RunState.CHECKING:
         led.tell(Checked(ok=False, exit_code=1))
     elif not run.is_live:
-        led.tell(CheckpointComposed(number=how["number"], has_told=how["tells"]))
+        led.tell(CheckpointComposed(number=how["number"], has_summary=how["tells"]))
     else:
         if how["replies"] is not None:
             led.up(acted=how["replies"])

@@ -281,20 +281,20 @@ def test_what_the_user_adds_is_unheard_until_a_session_that_was_told_replies() -
     run = led()
     run.tell(CancelAsked())
     run.ends(R.USER_EXIT)
-    run.tell(Resumed(said="use port 8081"))
+    run.tell(Resumed(addition="use port 8081"))
     assert run.last(StartLeg).session_id
-    assert list(run.run.unheard) == ["use port 8081"]
+    assert list(run.run.unanswered_additions) == ["use port 8081"]
     run.up()
-    assert not run.run.unheard
-    assert list(run.run.said) == ["use port 8081"]
+    assert not run.run.unanswered_additions
+    assert list(run.run.additions) == ["use port 8081"]
 
 
 def test_a_leg_that_was_started_before_the_user_spoke_has_not_heard_it() -> None:
     run = led()
     run.ends(R.CRASH)
-    run.tell(Resumed(said="use port 8081"))  # its segue was gone; the leg is there
+    run.tell(Resumed(addition="use port 8081"))  # its segue was gone; the leg is there
     run.up()
-    assert run.run.unheard == ("use port 8081",)
+    assert run.run.unanswered_additions == ("use port 8081",)
     run.ends(R.COMPLETED)
     assert (run.state, run.last(StartLeg).prompt) == (RunState.RESUMING, "resume")
 
@@ -304,14 +304,14 @@ def test_a_session_that_is_asked_for_a_checkpoint_has_heard_nothing() -> None:
     run.reads(0.9)
     run.ends(R.USER_EXIT, ended_for="handoff")
     assert run.last(StartLeg).purpose == "checkpoint"
-    run.tell(Resumed(said="use port 8081"))
+    run.tell(Resumed(addition="use port 8081"))
     run.up()
-    assert run.run.unheard == ("use port 8081",)
+    assert run.run.unanswered_additions == ("use port 8081",)
 
 
 def test_a_working_agent_of_a_segue_that_is_gone_is_interrupted_to_be_told() -> None:
     run = led()
-    run.tell(Resumed(said="use port 8081"))
+    run.tell(Resumed(addition="use port 8081"))
     assert run.last(EndLeg).how == "gentle"
     run.ends(R.USER_EXIT, ended_for="recall")
     assert (run.state, run.last(StartLeg).prompt) == (RunState.RESUMING, "resume")
@@ -321,5 +321,5 @@ def test_a_working_agent_of_a_segue_that_is_gone_is_interrupted_to_be_told() -> 
 def test_with_something_to_add_the_check_is_not_repeated_first() -> None:
     run = led(check="make test")
     run.ends(R.COMPLETED)
-    run.tell(HungUp(), Resumed(said="use port 8081"))
+    run.tell(HungUp(), Resumed(addition="use port 8081"))
     assert run.last(StartLeg).prompt == "resume"

@@ -103,7 +103,7 @@ class Dice:
             Boundary: lambda: Boundary(leg=leg),
             CheckpointReceived: lambda: CheckpointReceived(leg=leg, number=run.checkpoint + 1),
             CheckpointComposed: lambda: CheckpointComposed(
-                number=run.checkpoint + 1 if self.maybe() else 0, has_told=self.maybe()
+                number=run.checkpoint + 1 if self.maybe() else 0, has_summary=self.maybe()
             ),
             LegEnded: lambda: LegEnded(
                 leg=leg,
@@ -129,7 +129,7 @@ class Dice:
                 fresh=self.maybe(0.3),
                 strict=self.maybe(0.3),
                 policy=self.of.choice((None, *POLICIES)),
-                said="use port 8081" if self.maybe(0.3) else "",
+                addition="use port 8081" if self.maybe(0.3) else "",
             ),
         }
         rare = {

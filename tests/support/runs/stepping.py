@@ -94,7 +94,7 @@ class Led:
         if self.run.is_live:
             self.tell(CheckpointReceived(leg=self.run.leg, number=number))
             self.ends(StopReason.COMPLETED, progressed=True)
-        self.tell(CheckpointComposed(number=number, has_told=has_told))
+        self.tell(CheckpointComposed(number=number, has_summary=has_told))
         return self.up()
 
     def elapses(self, timer: Any, after_s: float = 1.0) -> RunStep:

@@ -162,7 +162,7 @@ def test_an_interrupt_in_the_very_moment_in_which_the_context_is_to_be_cleared(
     (agent,) = scene.agents
     scene.use(agent, 175_000)
     scene.until(HandoffStep.WRITTEN)
-    facts = scene.watch.handoffs.seen.facts
+    facts = scene.watch.handoffs.observer.facts
 
     def late(cycle: TerminalHandoff) -> list[AnyFact]:
         found = facts(cycle)
@@ -170,7 +170,7 @@ def test_an_interrupt_in_the_very_moment_in_which_the_context_is_to_be_cleared(
             agent.interrupt()
         return found
 
-    monkeypatch.setattr(scene.watch.handoffs.seen, "facts", late)
+    monkeypatch.setattr(scene.watch.handoffs.observer, "facts", late)
     scene.clock.at += 2
     scene.until(HandoffStep.CANCELLED)
     assert kinds(agent) == ["request"]

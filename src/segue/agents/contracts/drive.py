@@ -67,7 +67,7 @@ class LineMeaning(Struct, frozen=True):
     """What an output line says, for an agent that writes no records."""
 
     session_id: str = ""
-    said: Literal["", "done", "failed"] = ""
+    outcome: Literal["", "done", "failed"] = ""
 
 
 class Drive(Struct, frozen=True, kw_only=True):

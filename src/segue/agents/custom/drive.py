@@ -193,7 +193,7 @@ def _line_reader(custom: Custom) -> Callable[[str], LineMeaning]:
     def hears(line: str) -> LineMeaning:
         named = session(line) if session else None
         meaning = next((word for word, search in says if search(line) is not None), None)
-        return LineMeaning(session_id=named or "", said=meaning or "")
+        return LineMeaning(session_id=named or "", outcome=meaning or "")
 
     return hears
 

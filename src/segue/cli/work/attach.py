@@ -199,7 +199,7 @@ class _RemoteWork:
             for piece in self.words.look(run):
                 if piece.leg != self.leg:
                     self.leg, self.work = piece.leg, LastWork()
-                for each in piece.said:
+                for each in piece.utterances:
                     self._take(each, piece.at)
         return self.work if run.is_live and self.leg == run.leg else None
 

@@ -89,7 +89,7 @@ def _print_transcript(store: Store, run: Run, leg: int | None, as_json: bool, fo
     legs: Iterable[tuple[int, list[Utterance]]]
     if follow:
         pieces = following(store, run, lambda: interrupts.wait(_LOOK_S))
-        legs = ((piece.leg, piece.said) for piece in pieces)
+        legs = ((piece.leg, piece.utterances) for piece in pieces)
     else:
         legs = whole(store, run).items()
     lines, shown = TranscriptLines(), 0

@@ -71,7 +71,7 @@ def command(
     words = begin.with_flags(drive, first.agent, first.flags, more)
     wanted = replace(
         request_for(first.agent, words, first.policy if found.relay else found.policy),
-        said=found.said,
+        additions=found.additions,
         others=tuple(request_for(each.agent, each.flags, each.policy) for each in others),
     )
     warn(wanted, os.environ, strict=strict)

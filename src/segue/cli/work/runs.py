@@ -69,7 +69,7 @@ def as_dict(run: Run, holder: Holder | None = None) -> dict[str, Any]:
         "driven_by": None if holder is None else holder.pid,
         "cwd": run.cwd,
         "task": run.task,
-        "said": list(run.said),
+        "said": list(run.additions),
         "origin": None if run.origin is None else origin_as_dict(run.origin),
         "check": run.check or None,
         "flags": list(run.flags),

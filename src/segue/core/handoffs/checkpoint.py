@@ -85,7 +85,7 @@ class _Part(Struct):
     title: str
     text: str
     keeps_end: bool = False  # when it is cut: what came last matters most
-    kept: str = ""
+    shortened: str = ""
     missing: int = 0  # lines
 
     @property
@@ -131,7 +131,7 @@ def render(checkpoint: Checkpoint, *, max_chars: int = MAX_CHARS, with_task: boo
     if sum(part.need for part in parts) > max_chars:
         room -= len(_missing([_Part(p.title, "", missing=10**9) for p in parts])) + 2
     _fill(parts, room)
-    pieces = [part.head + part.kept for part in parts if part.kept]
+    pieces = [part.head + part.shortened for part in parts if part.shortened]
     cut = [part for part in parts if part.missing]
     if cut:
         pieces += [_missing(cut)]
@@ -154,7 +154,7 @@ def _fill(parts: list[_Part], room: int) -> None:
         more = min(part.need - grants[place], left)
         left -= more
         most = grants[place] + more - len(part.head) - 2
-        part.kept, part.missing = shorten(part.text, most, keeps_end=part.keeps_end)
+        part.shortened, part.missing = shorten(part.text, most, keeps_end=part.keeps_end)
 
 
 def _missing(cut: list[_Part]) -> str:

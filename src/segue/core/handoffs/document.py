@@ -75,7 +75,7 @@ class Recorded(Struct, frozen=True):
     """The user's own words in a document."""
 
     task: str = ""
-    said: tuple[str, ...] = ()  # later, oldest first
+    additions: tuple[str, ...] = ()  # later, oldest first
 
 
 def name(at: float, id: str) -> str:

@@ -159,9 +159,11 @@ class Run(Struct, frozen=True, kw_only=True):
     abilities: Abilities = Abilities()
     flags: tuple[str, ...] = ()  # the user's own flags for the agent
     check: str = ""
-    said: tuple[str, ...] = ()  # what the user added to the task when resuming it, in order
+    # what the user added to the task when resuming it, in order
+    additions: tuple[str, ...] = field(default=(), name="said")
     telling: int = 0  # how many of these the newest leg's prompt includes
-    heard: int = 0  # how many of these a session has replied to
+    # how many of these a session has replied to
+    answered_additions: int = field(default=0, name="heard")
     relay: tuple[Member, ...] = ()  # all agents of the run in order; () if there is only one
     out: tuple[Out, ...] = ()  # those of them that cannot continue now
     relay_to: str = ""  # the agent that is about to take over
@@ -196,7 +198,8 @@ class Run(Struct, frozen=True, kw_only=True):
     asked: bool = False  # the live leg was asked for a checkpoint
     asked_at: float | None = None
     is_in_tool: bool = False  # the request is read once the tool that runs has finished
-    told: bool = False  # this session handed its work over, so nothing more happens in it
+    # this session handed its work over, so nothing more happens in it
+    has_handed_over: bool = field(default=False, name="told")
     why: StopReason | None = None  # why the next leg is not the first
     circles: "Looped | None" = None  # what led nowhere, if that is why a session was given up
     ending: WhyEnded | None = None  # segue is ending the live leg, and why
@@ -230,9 +233,9 @@ class Run(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
 
     @property
-    def unheard(self) -> tuple[str, ...]:
+    def unanswered_additions(self) -> tuple[str, ...]:
         """What the user added and no session has replied to yet."""
-        return self.said[self.heard :]
+        return self.additions[self.answered_additions :]
 
 
 # Facts: what happened. `leg` says to which leg; news about an old one changes nothing.
@@ -323,7 +326,7 @@ class CheckpointComposed(Fact, frozen=True, kw_only=True, tag="composed"):
     """Checkpoint `number` is written; 0: even that failed."""
 
     number: int
-    has_told: bool = False  # the agent's own words are in it
+    has_summary: bool = field(default=False, name="has_told")  # the agent's own words are in it
     limits: dict[str, float] = field(default_factory=dict)  # as in `LegEnded`
 
 
@@ -419,7 +422,7 @@ class Resumed(Fact, frozen=True, kw_only=True):
     policy: Policy | None = None  # if it was changed since
     flags: tuple[str, ...] | None = None  # the agent's own flags from now on, if they were changed
     relay: tuple[Member, ...] | None = None  # the list, if any of its rules was changed
-    said: str = ""  # what the user adds to the task
+    addition: str = field(default="", name="said")  # what the user adds to the task
 
 
 AnyFact = (

@@ -52,7 +52,7 @@ class Connection:
         self.server, self.reader, self.writer = server, reader, writer
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
         writer.transport.set_write_buffer_limits(high=0)  # bytes that have left this process
-        self.begun = False  # part of a request was read
+        self.has_begun = False  # part of a request was read
 
     async def run(self) -> None:
         """Serves until the client disconnects, or an answer ends the connection."""
@@ -77,21 +77,21 @@ class Connection:
                 await self.linger()
                 return
             self.http.start_next_cycle()
-            self.begun = False
+            self.has_begun = False
 
     async def event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """The next event from the client."""
         while True:
             event = self.http.next_event()
             if event is not h11.NEED_DATA:
-                self.begun = True
+                self.has_begun = True
                 return event
             if self.http.they_are_waiting_for_100_continue:
                 head = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
                 self.writer.write(self.http.send(head) or b"")
-            patience = self.server.patience_s if self.begun else None
+            patience = self.server.patience_s if self.has_begun else None
             data = await asyncio.wait_for(self.reader.read(READ_BYTES), patience)
-            self.begun = True
+            self.has_begun = True
             self.http.receive_data(data)
 
     async def body(self, request: h11.Request) -> bytes:

@@ -71,10 +71,10 @@ class Play:
         self.folder, self.segue_home = folder, folder / "segue"
         who = "segue" if with_segue else "leg-1"
         self.stdout, self.stderr = folder / f"{who}.stdout", folder / f"{who}.stderr"
-        self.heard = 0  # offset in segue's output
+        self.news_offset = 0  # offset in segue's output
         self.ended_by: EndedBy = "unknown"
-        self.said = ""  # what the user says next
-        self.told = 0
+        self.user_words = ""  # what the user says next
+        self.requests_logged = 0
         self.events = list(scenario.events)  # yet to come
         spoken = [fact.spoken_in for fact in scenario.job.facts]
         self.speeches = {step for step in spoken if step is not None}
@@ -139,16 +139,16 @@ class Play:
         for life in count(1):
             exit_code, swept = self.leg(part, server, until)
             left += swept
-            if not self.said:
+            if not self.user_words:
                 return exit_code, left
-            words, self.said = self.said, ""
+            words, self.user_words = self.user_words, ""
             if self.with_segue:
                 part = guided.resumed(first, self.segue_home, self.stderr, words)
             else:
                 session, _ = self.cast.session(stage)
                 part = self.cast.start(self.program, stage, f"{_LOOK_FIRST} {words}", session)
             self.tell({"kind": "said", "words": words})
-            who, self.heard = "segue" if self.with_segue else "leg", 0
+            who, self.news_offset = "segue" if self.with_segue else "leg", 0
             self.stdout = self.folder / f"{who}-{life + 1}.stdout"
             self.stderr = self.folder / f"{who}-{life + 1}.stderr"
         raise AssertionError  # there is no end to counting
@@ -191,7 +191,7 @@ class Play:
     def interrupt(self, leg: PlayLeg, step: int) -> None:
         """The user's Ctrl+C, because they have something to say."""
         self.speeches.discard(step)
-        self.said = job.said_by_user(self.project, self.scenario.job, step)
+        self.user_words = job.said_by_user(self.project, self.scenario.job, step)
         leg.signal("SIGINT")
         if not self.with_segue and leg.wait(self.cast.interrupt_s) is None:
             leg.end()
@@ -208,10 +208,10 @@ class Play:
 
     def say_requests(self, server: Running) -> None:
         """Reports the requests to the model since the last call."""
-        asked = server.requests[self.told :]
+        asked = server.requests[self.requests_logged :]
         for request in asked:
             self.tell({"kind": "request", "window": self.window, "request": _plain(request)})
-        self.told += len(asked)
+        self.requests_logged += len(asked)
 
     def say_step(self) -> None:
         """Which step's command is running now."""
@@ -224,7 +224,7 @@ class Play:
     def say_decisions(self) -> None:
         """Reports what segue does."""
         if self.with_segue:
-            news, self.heard = guided.news(self.stdout, self.heard)
+            news, self.news_offset = guided.news(self.stdout, self.news_offset)
             for each in news:
                 self.tell({"kind": "segue", "said": each})
 

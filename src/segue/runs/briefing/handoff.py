@@ -56,7 +56,7 @@ def _composed(
     run: Run, salvaged: Salvaged, digest: Digest, summary: AgentSummary | None = None
 ) -> Checkpoint:
     # The prompt of the next session has these with the task.
-    later = tuple(each for each in digest.prompts if each.text not in run.said)
+    later = tuple(each for each in digest.prompts if each.text not in run.additions)
     digest = replace(digest, prompts=later)
     return compose(
         run.task,

@@ -47,7 +47,7 @@ class Prompts:
         worked before."""
         prompt = self._of(run, decision, checkpoint, doubt, checked, relay)
         if decision.session_id and decision.purpose == "work":
-            prompt = continuation.with_user_words(prompt, run.unheard)
+            prompt = continuation.with_user_words(prompt, run.unanswered_additions)
         return f"{self.recall(forgotten)}\n{prompt}" if forgotten else prompt
 
     def recall(self, known: str, *, at_work: bool = False, is_cut: bool = False) -> str:
@@ -66,7 +66,7 @@ class Prompts:
     ) -> str:
         match decision.prompt:
             case "task":
-                return continuation.with_user_words(run.task, run.said)
+                return continuation.with_user_words(run.task, run.additions)
             case "checkpoint":
                 return self.request(run, run.why)
             case "resume":
@@ -107,7 +107,7 @@ class Prompts:
             given = msgspec.structs.replace(given, summary=None)
         return continuation.continuation(
             self.templates[continuation.CONTINUATION],
-            task=continuation.with_user_words(run.task, run.said),
+            task=continuation.with_user_words(run.task, run.additions),
             checkpoint=given,
             reason=run.why or StopReason.UNKNOWN,
             leg=decision.leg,

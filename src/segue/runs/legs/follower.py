@@ -117,8 +117,8 @@ class LegFollower:
         )
         self.arrival: Arrival | None = None
         """For a session that takes over: watches what it repeats, until that is known."""
-        self.said: Literal["", "done", "failed"] = ""  # by an agent without records
-        self.said_line = ""  # the line in which it said so
+        self.stated_outcome: Literal["", "done", "failed"] = ""  # by an agent without records
+        self.stated_in = ""  # the line in which it said so
         self.limits: dict[str, Limit] = {}  # what the stream last said about each, if it is news
         self.is_closed = False  # its input
         self.is_ending = False  # its keeper was asked to end it
@@ -354,8 +354,8 @@ class LegFollower:
         for line in lines:
             text = line.decode("utf-8", "replace")
             meaning = self.drive.hears(text) if self.drive.hears is not None else LineMeaning()
-            if meaning.said:
-                self.said, self.said_line = meaning.said, text
+            if meaning.outcome:
+                self.stated_outcome, self.stated_in = meaning.outcome, text
             self._say(text)
             facts += self._name(meaning.session_id)
         return facts

@@ -66,10 +66,13 @@ def verdict(
         refused = refused or (refusals.edit if is_unchanged else None)
         if stop.reason is StopReason.COMPLETED and (refused is not None or refusals.was_last):
             return _to_be_allowed(run, stop, follower, refused)
-    if follower.said == "failed" and stop.reason in (StopReason.COMPLETED, StopReason.UNKNOWN):
+    if follower.stated_outcome == "failed" and stop.reason in (
+        StopReason.COMPLETED,
+        StopReason.UNKNOWN,
+    ):
         return _said_so(stop, StopReason.ERROR, "failed", follower)
     by_itself = ended.exit_code is not None and ended.exit_code >= 0 and run.ending is None
-    if follower.said == "done" and by_itself:
+    if follower.stated_outcome == "done" and by_itself:
         return _said_so(stop, StopReason.COMPLETED, "done", follower)
     return stop
 
@@ -105,7 +108,9 @@ def _own(run: Run, stop: Stop) -> Stop | None:
     something else, or by itself."""
     is_trace = bool(stop.evidence) and stop.evidence[0].rule == _OURS
     # A session that has handed its work over has completed nothing but its last answer.
-    has_told = stop.reason is StopReason.COMPLETED and (run.told or run.purpose == "checkpoint")
+    has_told = stop.reason is StopReason.COMPLETED and (
+        run.has_handed_over or run.purpose == "checkpoint"
+    )
     match run.ending:
         case "handoff" if is_trace or has_told:
             reason = run.why or StopReason.CONTEXT_EXHAUSTED
@@ -161,7 +166,7 @@ def active_s(run: Run, follower: LegFollower, ended: Exit) -> float:
 
 def _said_so(stop: Stop, reason: StopReason, setting: str, follower: LegFollower) -> Stop:
     """The stop by a line that the user's config names, because users know their own agents best."""
-    line = follower.said_line.strip()
+    line = follower.stated_in.strip()
     return replace(
         stop,
         reason=reason,

@@ -74,7 +74,7 @@ class Conversation:
     """Takes a session's events; `said` is the conversation so far."""
 
     def __init__(self) -> None:
-        self.said: list[Utterance] = []
+        self.utterances: list[Utterance] = []
 
     def feed(self, event: Event) -> None:
         """Takes the next event."""
@@ -84,14 +84,14 @@ class Conversation:
     def add(self, each: Utterance) -> None:
         """The same for something that was read before."""
         if each.who == "result":
-            for tool in reversed(self.said):
+            for tool in reversed(self.utterances):
                 if tool.who == "tool" and tool.call_id == each.call_id:
                     tool.result = each.result
                     return
             return
-        last = self.said[-1] if self.said else None
+        last = self.utterances[-1] if self.utterances else None
         if each.who == "tool" or last is None or (last.who, last.text) != (each.who, each.text):
-            self.said.append(each)
+            self.utterances.append(each)
 
 
 class LegWords:

@@ -80,7 +80,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     check: str = ""
     share_tree: bool = False
     origin: Origin | None = None  # the session that it continues
-    said: tuple[str, ...] = ()  # what the user added to the task in an earlier run of it
+    additions: tuple[str, ...] = ()  # what the user added to the task in an earlier run of it
     others: tuple["RunRequest", ...] = ()
     """The same task for each other agent of the list, in order: who may take it over."""
 
@@ -244,7 +244,7 @@ def new_run(wanted: RunRequest, now: float, run_id: str = "") -> Run:
     return Run(
         id=run_id or new_id(),
         task=wanted.task,
-        said=wanted.said,
+        additions=wanted.additions,
         agent=wanted.agent,
         cwd=wanted.cwd,
         created_at=now,
@@ -333,7 +333,9 @@ class Driver:
         if not wanted.share_tree:
             self._hold_tree(run)
         if (origin := wanted.origin) is not None:  # two rescues of it would do its work twice
-            self._hold(f"session:{origin.agent}:{origin.session_id}", f"{self._holder_name} run {run.id}")
+            self._hold(
+                f"session:{origin.agent}:{origin.session_id}", f"{self._holder_name} run {run.id}"
+            )
         draw = self.draw()
         step = machine.step(run, Created(), at=now, draw=draw)
         lease = self._hold(run_key(run.id), f"{self._holder_name} run {run.id}")
@@ -377,7 +379,7 @@ class Driver:
         wants_more = wants_more or said != ""
         policy = policy and replace(policy, notify=())
         again = Resumed(
-            fresh=fresh, strict=strict, policy=policy, flags=flags, relay=relay, said=said
+            fresh=fresh, strict=strict, policy=policy, flags=flags, relay=relay, addition=said
         )
         fact = again if wants_more else None
         return self._loop(run, drive, command, lease), fact

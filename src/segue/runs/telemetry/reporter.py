@@ -48,7 +48,7 @@ def attach(
         return None
     telemetry = RunTelemetry(journal.run, env, Sender(endpoint), numbers)
     telemetry.catch_up(journal.store.log(journal.run.id))
-    journal.heard.append(telemetry.hear)
+    journal.listeners.append(telemetry.hear)
     return telemetry
 
 

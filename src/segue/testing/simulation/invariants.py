@@ -285,7 +285,7 @@ class RunWatch:
             done = RunState.CHECKING if after.check else RunState.DONE
             must(after.state is done, "done is done", f"completed, and {after.state}")
         if fact.stop.reason in _OVER and not fact.stop.ended_for:
-            is_over = after.state.is_final or before.told or bool(before.again)
+            is_over = after.state.is_final or before.has_handed_over or bool(before.again)
             is_over = is_over or bool(before.interrupted)
             # Its answer to segue's own request says nothing about the task.
             asked = before.state is RunState.CHECKPOINTING

@@ -31,7 +31,7 @@ class DatedWords:
         while self._waiting and (at is None or self._waiting[0].at < at):
             piece = self._waiting.popleft()
             # The log has the prompts.
-            utterances = [each for each in piece.said if each.who not in ("you", "segue")]
+            utterances = [each for each in piece.utterances if each.who not in ("you", "segue")]
             for line in self._lines.of(utterances):
                 stamp = printing.style(dated(piece.at, self._tz), dim=True)
                 found.append(f"{stamp}  {line}")

@@ -175,7 +175,7 @@ def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:
         case CheckpointComposed() if fact.number <= 0:
             return ["no checkpoint could be written"]
         case CheckpointComposed():
-            own = "with" if fact.has_told else "without"
+            own = "with" if fact.has_summary else "without"
             return [f"checkpoint {fact.number} written, {own} the session's own summary"]
         case Checked() if fact.fault:
             return [f"the check could not be run: {clean(fact.fault)}"]

@@ -253,10 +253,10 @@ class HandoffObserver:
     def _of_records(self, cycle: TerminalHandoff) -> list[AnyFact]:
         facts: list[AnyFact] = []
         received = self._message_evidence(cycle)
-        if received.prompt_at is not None and not cycle.is_heard:
+        if received.prompt_at is not None and not cycle.is_received:
             facts.append(PromptSeen("request"))
         # If its hook asked it, the session has no such prompt.
-        asked_at = received.prompt_at or (cycle.asked_at if cycle.is_heard else None)
+        asked_at = received.prompt_at or (cycle.asked_at if cycle.is_received else None)
         if asked_at is not None and (received.spoken_at or 0.0) > asked_at:
             facts.append(UserSpoke())
         return facts

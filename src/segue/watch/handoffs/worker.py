@@ -68,7 +68,7 @@ class HandoffWorker:
 
     def __init__(self, state: DaemonState, *, look_s: float = LOOK_S) -> None:
         self.state = state
-        self.seen = HandoffObserver(state)
+        self.observer = HandoffObserver(state)
         self.cycles: dict[str, TerminalHandoff] = {}
         self._look_s = look_s
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -165,7 +165,7 @@ class HandoffWorker:
     def _await(self, cycle: TerminalHandoff) -> None:
         """File events report its document, and the end of a tool, at once; without events they
         are polled."""
-        for path in (cycle.file, *_records(self.seen.place(cycle).path)):
+        for path in (cycle.file, *_records(self.observer.place(cycle).path)):
             if self._events is not None and os.path.isdir(os.path.dirname(path)):
                 self._events.watch(path)
 
@@ -200,7 +200,7 @@ class HandoffWorker:
     def _tell_of(self, paths: set[str]) -> None:
         """What a turn adds to a waiting session is known before the next turn begins."""
         for cycle in list(self.cycles.values()):
-            path = self.seen.place(cycle).path
+            path = self.observer.place(cycle).path
             if cycle.step is HandoffStep.WAITING and not paths.isdisjoint(_records(path)):
                 self.nudge(cycle.agent, cycle.session_id, path)
 
@@ -230,7 +230,7 @@ class HandoffWorker:
         cycle = self.cycles.get(name)
         if cycle is None:
             return
-        policy = self.seen.policy(cycle)
+        policy = self.observer.policy(cycle)
         after, acts = machine.step(cycle, fact, policy, self.state.clock.now())
         if after == cycle and not acts:
             return
@@ -249,7 +249,7 @@ class HandoffWorker:
                 tracked.is_declined = True
 
     def _forget(self, name: str) -> None:
-        self.seen.forget(name)
+        self.observer.forget(name)
         self._by_hook.discard(name)
 
     def _keep(self, cycle: TerminalHandoff, fact: AnyFact) -> None:
@@ -257,7 +257,7 @@ class HandoffWorker:
             "id": cycle.id,
             "fact": msgspec.to_builtins(fact),
             "cycle": msgspec.to_builtins(cycle),
-            "place": msgspec.to_builtins(self.seen.place(cycle)),
+            "place": msgspec.to_builtins(self.observer.place(cycle)),
         }
         tracked = self.state.tracked.get((cycle.agent, cycle.session_id))
         self.state.note("handoff", tracked.session if tracked else None, data)
@@ -268,13 +268,13 @@ class HandoffWorker:
     def _attend(self, name: str) -> None:
         """Reports everything that can currently be seen of a handoff."""
         cycle = self.cycles[name]
-        for fact in self.seen.facts(cycle):
+        for fact in self.observer.facts(cycle):
             self._tell(name, fact)
             if self.cycles.get(name) is None:
                 return
-        if self.seen.is_harmless(cycle := self.cycles[name]):
+        if self.observer.is_harmless(cycle := self.cycles[name]):
             self._press(cycle, "dismiss")
-        if not self.seen.is_idle(cycle):
+        if not self.observer.is_idle(cycle):
             self._tell(name, TimeUp())
 
     # Doing
@@ -304,7 +304,7 @@ class HandoffWorker:
     ) -> TypingRefused | None:
         """Interrupts a running turn only: where a question is open, an interrupt would answer
         No."""
-        seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
+        seat, terminal = self.observer.place(cycle).seat, self.observer.terminal(cycle)
         if seat is None or terminal is None:
             return TypingRefused("gone", "it is not in a terminal")
         if what == "interrupt":
@@ -313,7 +313,7 @@ class HandoffWorker:
 
     def _type(self, cycle: TerminalHandoff, what: What) -> AnyFact:
         """Types the text, unless it is already there."""
-        seat, terminal = self.seen.place(cycle).seat, self.seen.terminal(cycle)
+        seat, terminal = self.observer.place(cycle).seat, self.observer.terminal(cycle)
         if seat is None or terminal is None:
             return NotTyped(what, "it is not in a terminal", retry=False)
         if what != "request" and (stopped := self._interrupted(cycle)):
@@ -331,27 +331,27 @@ class HandoffWorker:
             terminal,
             terminal.clear if what == "clear" else self._text(cycle, what),
             landed=lambda: self._landed(cycle, what),
-            keep_draft=self.seen.keeps_draft(cycle),
+            keep_draft=self.observer.keeps_draft(cycle),
         )
         if refused is None:
-            self.seen.forget_draft(cycle)
+            self.observer.forget_draft(cycle)
             return Typed(what)
         return NotTyped(what, refused.detail or refused.why, retry=refused.why not in _LASTING)
 
     def _interrupted(self, cycle: TerminalHandoff) -> TurnInterrupted | None:
         """Whether the user has stopped it since the last look: then nothing more is typed."""
-        found = self.seen.latest(cycle)
+        found = self.observer.latest(cycle)
         if found.turn != "interrupted":
             return None
         fact = TurnInterrupted(found.ended_at)
-        policy, now = self.seen.policy(cycle), self.state.clock.now()
+        policy, now = self.observer.policy(cycle), self.state.clock.now()
         after, _ = machine.step(cycle, fact, policy, now)
         return fact if after.step.is_final else None
 
     def _landed(self, cycle: TerminalHandoff, what: What) -> bool:
         if what != "clear":
-            return self.seen.has_arrived(cycle, what)
-        return bool(self.seen.cleared_to(cycle)) or self.seen.is_fresh(cycle)
+            return self.observer.has_arrived(cycle, what)
+        return bool(self.observer.cleared_to(cycle)) or self.observer.is_fresh(cycle)
 
     def _text(self, cycle: TerminalHandoff, what: What) -> str:
         """The text to type; always the same for the same step, so that segue recognises it in an
@@ -399,12 +399,12 @@ class HandoffWorker:
     def _folder(self, cycle: TerminalHandoff) -> Path:
         """Where its document goes; determined each time, because a link may lead out of the project
         by now."""
-        return self.state.documents.folder(cycle.cwd, self.seen.policy(cycle).handoff_folder)
+        return self.state.documents.folder(cycle.cwd, self.observer.policy(cycle).handoff_folder)
 
     def _fields(self, cycle: TerminalHandoff) -> dict[str, Any]:
         return {
             "agent": cycle.agent,
-            "path": self.seen.place(cycle).path,
+            "path": self.observer.place(cycle).path,
             "session_id": cycle.session_id,
             "cwd": cycle.cwd,
             "id": cycle.id,
@@ -442,7 +442,7 @@ class HandoffWorker:
                     if name not in recorded:  # killed just there
                         self._record(cycle, RecordFigures(machine.metrics(cycle, cycle.step_at)))
                 else:
-                    self.seen.restore(cycle.id, data.get("place"))
+                    self.observer.restore(cycle.id, data.get("place"))
                     self.cycles[cycle.id] = cycle
                     self._await(cycle)
                     self.do(lambda cycle=cycle: self._again(cycle))  # type: ignore[misc]

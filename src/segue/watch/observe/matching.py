@@ -120,7 +120,7 @@ class Matching:
 
 
 def _subject(name: Name, sight: Sight) -> alive.Subject:
-    session = sight.seen
+    session = sight.session
     return alive.Subject(
         key=f"{session.path}#{name[1]}",
         agent=session.agent,

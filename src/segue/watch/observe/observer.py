@@ -239,7 +239,7 @@ class Observer:
             agent, session_id, path = self._nudges.popleft()
             known = self._known.sights.get((agent, session_id))
             with suppress(OSError, ValueError):  # no path at all
-                path = known.seen.path if known is not None else os.path.realpath(path)
+                path = known.session.path if known is not None else os.path.realpath(path)
                 self._pace.hurry(path, now)
         parents: set[Name | None] = set()
         while self._homes.news:
@@ -315,7 +315,7 @@ class Observer:
         if sight is None:
             return []
         sighting = self._known.saw(sight)
-        self._seek((sight.seen.agent, sight.seen.look.session_id))
+        self._seek((sight.session.agent, sight.session.look.session_id))
         return sighting
 
     def _look_in(self, path: str) -> list[Sighting]:
@@ -326,14 +326,14 @@ class Observer:
             return []
         mine = self._known.in_database(path)
         now = self._clock()
-        newest = max((sight.seen.changed_at for sight in mine), default=0.0)
+        newest = max((sight.session.changed_at for sight in mine), default=0.0)
         since = max(min(newest, now) - _OVERLAP_S, now - RECENT_S)
         processes = [p for p in self._known.matching.of_agent(home.agent) if p.session_id]
         sightings: list[Sighting] = []
         # Each one again: a message may be finished without a change of its session's time.
         for sight in self._view().look_in([file], since, processes, (), now):
             sightings += self._known.saw(sight, is_file=False)
-            self._seek((sight.seen.agent, sight.seen.look.session_id))
+            self._seek((sight.session.agent, sight.session.look.session_id))
         return sightings
 
     def _seek(self, name: Name) -> None:
@@ -361,7 +361,7 @@ class Observer:
         if not mine:
             self._known.ended_early(process)
         sightings: list[Sighting] = []
-        for path in {self._known.sights[name].seen.path for name in mine}:
+        for path in {self._known.sights[name].session.path for name in mine}:
             sightings += self._look(path)  # its last words
         affected = self._known.matching.update((), [process])
         sightings += self._known.view(mine, ended=process)
@@ -418,7 +418,7 @@ class Observer:
         processes = [*self._processes.known.values()]
         sightings: list[Sighting] = []
         for sight in self._view().look_in(found, since, processes, (), self._clock()):
-            is_file = self._known.places.home_of(sight.seen.path) is not None
+            is_file = self._known.places.home_of(sight.session.path) is not None
             sightings += self._known.saw(sight, is_file=is_file)
         return sightings
 

@@ -53,28 +53,28 @@ class SessionTable:
         """The last look at a file."""
         name = self._names.get(path)
         sight = self.sights.get(name) if name is not None else None
-        return sight if sight is not None and sight.seen.path == path else None
+        return sight if sight is not None and sight.session.path == path else None
 
     def in_database(self, path: str) -> list[Sight]:
         """The last looks at the sessions in it."""
-        return [s for s in self.sights.values() if s.seen.path == path]
+        return [s for s in self.sights.values() if s.session.path == path]
 
     def saw(self, sight: Sight, *, is_file: bool = True) -> list[Sighting]:
         """Takes in a look."""
-        session = sight.seen
+        session = sight.session
         name = (session.agent, session.look.session_id)
         before = self.sights.get(name)
-        if before is not None and before.seen.path != session.path:
-            if os.path.exists(before.seen.path) and _worth(before) > _worth(sight):
+        if before is not None and before.session.path != session.path:
+            if os.path.exists(before.session.path) and _worth(before) > _worth(sight):
                 return []  # a copy, or a stub that a resume left
-            self._names.pop(before.seen.path, None)
+            self._names.pop(before.session.path, None)
         self.sights[name] = sight
         if is_file:
             other = self._names.get(session.path, name)
             if other != name and self.matching.process_of(other) is None and other in self.sights:
                 self._forget(other)  # the file now belongs to another session
             self._names[session.path] = name
-        if before is not None and before.seen[:3] == session[:3]:
+        if before is not None and before.session[:3] == session[:3]:
             return []
         return self.view(self.matching.session_changed(name))
 
@@ -85,7 +85,7 @@ class SessionTable:
         self._untold.discard(path)
         if name is not None and self.matching.process_of(name) is None:
             sight = self.sights.get(name)
-            if sight is not None and sight.seen.path == path:
+            if sight is not None and sight.session.path == path:
                 self._forget(name)
 
     # What it means
@@ -98,7 +98,7 @@ class SessionTable:
             if sight is None:
                 continue
             process = self.matching.process_of(name)
-            session = self._viewer().session(sight.seen, process, self._children[name], now)
+            session = self._viewer().session(sight.session, process, self._children[name], now)
             before = self.sessions.get(name)
             self.sessions[name] = session
             was = ended
@@ -133,7 +133,7 @@ class SessionTable:
         """Sessions of models about which something new is known."""
         if not models:
             return []
-        return self.view([n for n, s in self.sights.items() if s.seen.look.model in models])
+        return self.view([n for n, s in self.sights.items() if s.session.look.model in models])
 
     def behind(self, process: Process) -> set[Name]:
         """The sessions that this process was last seen to have open."""
@@ -220,7 +220,7 @@ class SessionTable:
         """Forgets sessions without a process that were not active since then; and of the others
         without a process, all but the newest."""
         loose = [
-            (sight.seen.look.last_at or 0.0, sight.seen.changed_at, name)
+            (sight.session.look.last_at or 0.0, sight.session.changed_at, name)
             for name, sight in self.sights.items()
             if (session := self.sessions.get(name)) is None or session.process is None
         ]
@@ -244,10 +244,10 @@ class SessionTable:
         self.gone[name] = self.revision
         if len(self.gone) > _MAX_GONE:
             self.gone, self.first_revision = {}, self.revision
-        if self._names.get(sight.seen.path) == name:
-            del self._names[sight.seen.path]
+        if self._names.get(sight.session.path) == name:
+            del self._names[sight.session.path]
 
 
 def _worth(sight: Sight) -> tuple[bool, float]:
-    look = sight.seen.look
-    return look.used_tokens is not None, look.last_at or sight.seen.changed_at
+    look = sight.session.look
+    return look.used_tokens is not None, look.last_at or sight.session.changed_at

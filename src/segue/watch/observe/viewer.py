@@ -38,7 +38,7 @@ _ASK = (
 class Sight(NamedTuple):
     """A look at a session, and the stamp of the file that it was taken at."""
 
-    seen: ExaminedSession
+    session: ExaminedSession
     stamp: Stamp
 
 
@@ -80,7 +80,7 @@ class Viewer(Survey):
     def look_at(self, file: FileOnDisk, before: Sight | None, now: float) -> Sight | None:
         """Looks at one file; None if it is not a session, or cannot be read."""
         if before is not None:
-            self.known[file.path] = (before.stamp, _encode(before.seen.look))
+            self.known[file.path] = (before.stamp, _encode(before.session.look))
         self.judge = make_judge(self.policy_for, now)
         found = self.look_at_file(file)
         self._collect()
@@ -99,8 +99,8 @@ class Viewer(Survey):
         """The sessions of these files that were active since then, or that one of the processes
         may have open."""
         for sight in before:
-            name = f"{sight.seen.path}#{sight.seen.look.session_id}"
-            self.known[name] = (sight.stamp, _encode(sight.seen.look))
+            name = f"{sight.session.path}#{sight.session.look.session_id}"
+            self.known[name] = (sight.stamp, _encode(sight.session.look))
         self.judge = make_judge(self.policy_for, now)
         stamps = {file.path: file.stamp for file in files}
         databases = {f.path for f in files if self.homes[f.home].store.database}

@@ -48,7 +48,7 @@ class NotDone(NamedTuple):
 
     why: str
     retry: bool = False
-    is_begun: bool = False
+    has_started: bool = False
 
 
 class _Stopping(Exception):  # noqa: N818
@@ -329,7 +329,7 @@ class Resumer:
                 break
             self._pause()
         return NotDone(
-            f"it showed no activity for {took_s:.0f} s", is_begun=self._is_begun(pending, began)
+            f"it showed no activity for {took_s:.0f} s", has_started=self._is_begun(pending, began)
         )
 
     def _goes_on(self, pending: Pending, marker: str, began: float, agent: str) -> bool:

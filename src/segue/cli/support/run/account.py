@@ -222,7 +222,7 @@ def _print(account: RunAccount, now: float) -> None:
     for line in lines[:_TASK_LINES]:
         row("task", clean(line))
     row("task", f"… {len(lines) - _TASK_LINES} more lines" if len(lines) > _TASK_LINES else "")
-    for words in run.said:
+    for words in run.additions:
         row("added", cut(clean(words), _ADDED_CHARS))
     row("flags", clean(" ".join(run.flags)))
     row("check", clean(run.check))

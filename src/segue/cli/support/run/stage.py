@@ -61,10 +61,10 @@ class RunStage:
                 self.out.follow(loop.follower.leg.stdout)
             self.hear(before, fact, step, entry)
 
-        loop.journal.heard.append(heard)
+        loop.journal.listeners.append(heard)
         policy = self.settings.policy(loop.run.agent)
         self.notices = RunNotices(policy, clock.local_zone())
-        loop.journal.heard.append(self.notices.hear)
+        loop.journal.listeners.append(self.notices.hear)
         self.telemetry = attach(loop.journal, os.environ, self.say, _numbers)
         published = None
         if not isinstance(loop.journal.store, SqliteStore):  # a fleet's
@@ -77,7 +77,7 @@ class RunStage:
             if published is not None:
                 published.see(run)
 
-        loop.seen, loop.say = seen, self.say
+        loop.on_look, loop.say = seen, self.say
         for entry in entries:
             self.put(entry)
         for note in self.settings.notes:

@@ -156,7 +156,7 @@ def due(cycle: TerminalHandoff, policy: Policy) -> float | None:
         case HandoffStep.ASKING | HandoffStep.RESUMING:
             wait = TYPE_S
         case HandoffStep.RESUMED:
-            wait = policy.handoff_wait_s if cycle.is_heard else LAND_S
+            wait = policy.handoff_wait_s if cycle.is_received else LAND_S
         case _:
             wait = None
     return None if wait is None else cycle.step_at + wait

@@ -243,7 +243,7 @@ def interrupted(cycle: TerminalHandoff, fact: TurnInterrupted, context: HandoffC
         return replace(cycle, owes=True, is_pressed=True), []
     if cycle.by_user:
         # Once the session has the request, its last turn is that one, whatever the clock says.
-        is_known = cycle.asked_at is not None and cycle.is_heard
+        is_known = cycle.asked_at is not None and cycle.is_received
         is_before = fact.at is None or fact.at < cycle.began_at - BEFORE_S
         if is_before and not is_known:
             return cycle, []  # before they asked for the handoff
@@ -301,7 +301,7 @@ def ready_to_be_asked(cycle: TerminalHandoff, fact: Ready, context: HandoffConte
             return cycle, []
     if cycle.cannot_be_asked or cycle.tries.get("request", 0) >= MAX_REQUESTS:
         return _write_own(cycle, context, "asked the maximum number of times")
-    return _to(cycle, HandoffStep.ASKING, context, is_heard=False, is_stale=False), [
+    return _to(cycle, HandoffStep.ASKING, context, is_received=False, is_stale=False), [
         TypeText("request")
     ]
 
@@ -316,7 +316,7 @@ def ready_to_be_cleared(cycle: TerminalHandoff, fact: Ready, context: HandoffCon
 def ready_to_resume(cycle: TerminalHandoff, fact: Ready, context: HandoffContext) -> Stepped:
     if not cycle.has_document:
         return cycle, [WriteOwn()]
-    return _to(cycle, HandoffStep.RESUMING, context, is_heard=False, is_stale=False), [
+    return _to(cycle, HandoffStep.RESUMING, context, is_received=False, is_stale=False), [
         TypeText("resume")
     ]
 
@@ -326,10 +326,10 @@ def typed_request(
 ) -> Stepped:
     if fact.what != "request":
         return cycle, []
-    is_heard = isinstance(fact, PromptSeen)
-    asked = replace(_counted(cycle, "request"), is_heard=is_heard, refused_at=None, is_stale=False)
+    got_it = isinstance(fact, PromptSeen)
+    asked = replace(_counted(cycle, "request"), is_received=got_it, refused_at=None, is_stale=False)
     asked = replace(asked, asked_at=asked.asked_at or context.now, owes=True)
-    if not is_heard:  # at its prompt: what was to be interrupted has ended
+    if not got_it:  # at its prompt: what was to be interrupted has ended
         asked = replace(asked, cut_at=None)
     if asked.has_document:  # it was written meanwhile
         return _document_ready(asked, context)
@@ -352,11 +352,11 @@ def typed_resume(
 ) -> Stepped:
     if fact.what != "resume" or not cycle.is_cleared:
         return cycle, []
-    if cycle.step is HandoffStep.NEEDS_USER and cycle.is_heard:
+    if cycle.step is HandoffStep.NEEDS_USER and cycle.is_received:
         return cycle, []  # heard before the user was asked: they are not asked again for that
     counted = _counted(cycle, "resume") if cycle.step is HandoffStep.RESUMING else cycle
-    is_heard = isinstance(fact, PromptSeen)
-    return _to(counted, HandoffStep.RESUMED, context, is_heard=is_heard, refused_at=None), []
+    got_it = isinstance(fact, PromptSeen)
+    return _to(counted, HandoffStep.RESUMED, context, is_received=got_it, refused_at=None), []
 
 
 def asked_otherwise(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffContext) -> Stepped:
@@ -367,9 +367,9 @@ def asked_otherwise(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffCo
 
 def prompt_received(cycle: TerminalHandoff, fact: PromptSeen, context: HandoffContext) -> Stepped:
     own = "request" if cycle.step is HandoffStep.ASKED else "resume"
-    if fact.what != own or cycle.is_heard:
+    if fact.what != own or cycle.is_received:
         return cycle, []
-    return _to(cycle, cycle.step, context, is_heard=True), []
+    return _to(cycle, cycle.step, context, is_received=True), []
 
 
 def refused(cycle: TerminalHandoff, fact: NotTyped, context: HandoffContext) -> Stepped:
@@ -495,7 +495,7 @@ def goes_on(cycle: TerminalHandoff, fact: ReadFile | WentOn, context: HandoffCon
         return cycle, []
     is_read = cycle.is_read or isinstance(fact, ReadFile)
     went_on = cycle.went_on or isinstance(fact, WentOn)
-    on = replace(cycle, is_read=is_read, went_on=went_on, is_heard=True)
+    on = replace(cycle, is_read=is_read, went_on=went_on, is_received=True)
     if is_read and went_on:
         return _end(on, HandoffStep.DONE, context)
     if not is_read or cycle.is_read:  # seen once more: its time does not start again
@@ -598,7 +598,7 @@ def time_for_new_session(cycle: TerminalHandoff, fact: TimeUp, context: HandoffC
 
 
 def time_to_go_on(cycle: TerminalHandoff, fact: TimeUp, context: HandoffContext) -> Stepped:
-    if not cycle.is_heard and cycle.tries.get("resume", 0) < MAX_RESUMES:
+    if not cycle.is_received and cycle.tries.get("resume", 0) < MAX_RESUMES:
         return _to(cycle, HandoffStep.CLEARED, context), []
     reason = (
         "read the document, but did not continue" if cycle.is_read else "did not read the document"

@@ -69,7 +69,8 @@ class TerminalHandoff(Struct, frozen=True, kw_only=True):
     source: Source = ""
     has_document: bool = False  # what was last seen of the file was a valid document
     document_bytes: int = 0
-    is_heard: bool = False  # the transcript shows what was typed last
+    # the transcript shows what was typed last
+    is_received: bool = field(default=False, name="is_heard")
     is_stale: bool = False  # the user spoke after the session was asked
     stale_before: float = 0.0
     """What was written or heard before then is of an earlier request."""

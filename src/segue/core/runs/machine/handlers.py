@@ -91,8 +91,8 @@ def first_reply(run: Run, fact: Replied, context: RunContext) -> RunStep:
 
 def _with_reply(run: Run) -> Run:
     """The model replied. A session that is only asked for a checkpoint acts on nothing else."""
-    heard = run.telling if run.purpose == "work" else run.heard
-    return replace(run, has_replied=True, leg_replied=True, heard=heard)
+    answered = run.telling if run.purpose == "work" else run.answered_additions
+    return replace(run, has_replied=True, leg_replied=True, answered_additions=answered)
 
 
 def takes_over(run: Run, fact: Replied, context: RunContext) -> RunStep:
@@ -148,7 +148,7 @@ def boundary_ends(run: Run, fact: Boundary, context: RunContext) -> RunStep:
 def checkpoint_received(run: Run, fact: CheckpointReceived, context: RunContext) -> RunStep:
     """The session must do nothing more: its input is closed and, if that does not end it, segue
     ends it."""
-    updated = replace(run, checkpoint=max(run.checkpoint, fact.number), told=True)
+    updated = replace(run, checkpoint=max(run.checkpoint, fact.number), has_handed_over=True)
     return _close(updated, "checkpoint received: ending this session")
 
 
@@ -168,7 +168,7 @@ def composed(run: Run, fact: CheckpointComposed, context: RunContext) -> RunStep
     if run.is_live:
         return RunStep(run)
     strategy: Strategy = "minimal" if fact.number <= 0 else "rules"
-    if fact.has_told and fact.number > 0:
+    if fact.has_summary and fact.number > 0:
         strategy = "checkpoint"
     run = replace(run, checkpoint=max(run.checkpoint, fact.number))
     run = relays.limited(run, fact.limits, context.at)
@@ -198,7 +198,7 @@ def checked(run: Run, fact: Checked, context: RunContext) -> RunStep:
     if run.check_tries >= run.policy.max_checks:
         return fail(run, outcomes.check_failed(run, fact.exit_code))
     run = replace(run, check_tries=run.check_tries + 1, why=StopReason.COMPLETED)
-    can_go_on = run.has_replied and run.abilities.resumes and not run.told
+    can_go_on = run.has_replied and run.abilities.resumes and not run.has_handed_over
     session_id = run.session_id if can_go_on else ""
     return start(
         run,
@@ -367,7 +367,7 @@ def resumed_live(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     if fact.fresh and run.state is RunState.WORKING and not run.ended_how:
         what = "the user asked for a new session"
         return hand_over(run, context, what, now=True, why=StopReason.USER_EXIT)
-    if fact.said and run.state is RunState.WORKING and not run.ended_how:
+    if fact.addition and run.state is RunState.WORKING and not run.ended_how:
         return end_leg(run, "gentle", "recall", "the user has something to add: resuming with it")
     return RunStep(run)
 
@@ -395,7 +395,7 @@ def resumed_waiting(run: Run, fact: Resumed, context: RunContext) -> RunStep:
 
 def resumed_checking(run: Run, fact: Resumed, context: RunContext) -> RunStep:
     run = _with_changes(run, fact)
-    if fact.said:
+    if fact.addition:
         return go_on(run, context, "resumed by the user, who has something to add")
     return RunStep(run, (RunCheck(reason="resumed by the user: checking it again"),))
 
@@ -411,7 +411,7 @@ def _with_changes(run: Run, fact: Resumed) -> Run:
         relays.changed(run, fact.relay, fact.flags),
         policy=fact.policy or run.policy,
         flags=run.flags if fact.flags is None else fact.flags,
-        said=user_words(run, fact),
+        additions=user_words(run, fact),
         interrupted="",
     )
 

@@ -58,7 +58,11 @@ def worked(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     if _circled(run, fact):
         return _another(run)
     if fact.stop.ended_for == "recall":
-        what = "what the user added" if run.unheard else "what its own compaction left out"
+        what = (
+            "what the user added"
+            if run.unanswered_additions
+            else "what its own compaction left out"
+        )
         return go_on(run, context, f"telling the session {what}")
     return _by_verdict(run, fact, context)
 
@@ -121,9 +125,9 @@ def checkpointed(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     asked_alone = run.purpose == "checkpoint"
     run = _count(run, fact, guards=not asked_alone)
     stop, sure = fact.stop, _is_sure(run, fact.stop)
-    if not run.told and sure and stop.reason in _ACCOUNT:
+    if not run.has_handed_over and sure and stop.reason in _ACCOUNT:
         return _out_of(run, fact, context)
-    if not run.told and not asked_alone:
+    if not run.has_handed_over and not asked_alone:
         if sure and stop.reason is StopReason.MAX_TURNS:
             return fail(run, outcomes.stopped(run, stop))
         if sure and (stop.reason in _PASSING or _is_outage(run, stop)):
@@ -135,7 +139,7 @@ def checkpointed(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     guard = None if asked_alone else _guard(run)
     if guard is not None:
         return fail(run, guard)
-    if run.told:
+    if run.has_handed_over:
         return compose(run, "checkpoint received: writing the checkpoint", run.why)
     can_ask = run.asked and run.has_replied and run.session_id and not run.abilities.talks
     is_full = stop.reason is StopReason.CONTEXT_EXHAUSTED and not stop.ended_for
@@ -245,7 +249,7 @@ def user_resumes(run: Run, fact: Resumed, context: RunContext) -> RunStep:
         relay_to="",
         policy=fact.policy or run.policy,
         flags=run.flags if fact.flags is None else fact.flags,
-        said=user_words(run, fact),
+        additions=user_words(run, fact),
         strict=fact.strict,
         why=stop.reason if stop else StopReason.USER_EXIT,
         limit_tries=0,
@@ -317,7 +321,7 @@ def _by_verdict(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
 
 
 def _completed(run: Run, context: RunContext) -> RunStep:
-    if run.unheard and run.has_replied:
+    if run.unanswered_additions and run.has_replied:
         return go_on(run, context, "completed, but the user has something to add: resuming")
     if not run.check:
         return finish(run, RunState.DONE, outcomes.completed(run))

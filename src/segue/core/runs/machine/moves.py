@@ -108,7 +108,7 @@ def start(
         session_id=session_id,
         has_replied=same and run.has_replied,
         leg_replied=False,
-        telling=len(run.said),
+        telling=len(run.additions),
         reading=run.reading if same else None,
         is_timely=False,
         pending_tokens=0,
@@ -118,7 +118,7 @@ def start(
         is_due=same and run.is_due,
         asked=asks,
         asked_at=context.at if asks else None,
-        told=same and run.told,
+        has_handed_over=same and run.has_handed_over,
         strategy=strategy or run.strategy,
         leg_since=context.at,
         circles=None if same else run.circles,
@@ -206,7 +206,7 @@ def go_on(run: Run, context: RunContext, reason: str) -> RunStep:
 
 def user_words(run: Run, fact: Resumed) -> tuple[str, ...]:
     """What the user has added to the task so far, including what they add now."""
-    return (*run.said, fact.said) if fact.said else run.said
+    return (*run.additions, fact.addition) if fact.addition else run.additions
 
 
 def take_up(run: Run, origin: Origin, context: RunContext) -> RunStep:
@@ -239,7 +239,7 @@ def is_limited(run: Run, at: float) -> bool:
 
 
 def _why_not_resumed(run: Run) -> str:
-    if run.told:
+    if run.has_handed_over:
         return "its session has handed its work over"
     stop = run.stop
     if stop is not None and stop.reason is StopReason.CONTEXT_EXHAUSTED and not stop.ended_for:

@@ -125,9 +125,9 @@ class SimulatedExecutor:
         if Fault.NO_CHECKPOINT in self.session.armed:
             self.session.armed.discard(Fault.NO_CHECKPOINT)
             raise OSError("no space left on the disk")
-        checkpoint = {"done": self.session.project.last, "told": run.told}
+        checkpoint = {"done": self.session.project.last, "told": run.has_handed_over}
         self.store.keep_checkpoint(run.id, run.leg, checkpoint, now)
-        return run.leg, run.told
+        return run.leg, run.has_handed_over
 
     def check(self, run: Run, clock: Clock) -> SimulatedCheck:
         """Starts the user's check."""

@@ -163,7 +163,7 @@ def judged(
 
 def _own(run: Run, ended: Exit) -> Stop | None:
     """The stop of a leg that segue ended."""
-    has_told = ended.cause == "completed" and (run.told or run.purpose == "checkpoint")
+    has_told = ended.cause == "completed" and (run.has_handed_over or run.purpose == "checkpoint")
     if ended.cause != "ended" and not has_told:
         return None
     match run.ending:

@@ -65,7 +65,7 @@ class SimulatedDriver(Driver):
         journal = Journal(self.store, run, lease, clock=self.clock.now, draw=self.draw)
         hold = partial(self._hold_once, note="segue run")
         executor = SimulatedExecutor(run, self.session, self.store, hold)
-        journal.heard.append(partial(self.session.watch.entry, self.holder.pid))
+        journal.listeners.append(partial(self.session.watch.entry, self.holder.pid))
         return Loop(journal, cast("Executor", executor), clock=self.clock)
 
     def _hold_tree(self, run: Run) -> None:
