@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from segue.core.stops.types import RateLimitInfo, Stop
+
 REPLY_S = 300.0
 """Whoever goes first and has not got a reply by then keeps the others waiting no longer."""
 STALE_S = 3_600.0
@@ -21,12 +23,12 @@ KEEP_S = 8 * 86_400.0
 class Limit(Struct, frozen=True, kw_only=True):
     """What was last seen of one limit of an account."""
 
-    scope: str = ""  # "five_hour", "seven_day" … as the agent calls it; "": it was not told
+    scope: str = ""  # "five_hour", "seven_day" … as the agent calls it; "": unknown
     used_percent: float | None = None
     resets_at: float | None = None
     is_met: bool = False  # a request was refused because of it
-    is_guess: bool = False  # nobody told the reset: it is tried again then
-    source: str = ""  # what told it: "run", "session", "status line"
+    is_guess: bool = False  # the reset is unknown: segue tries again then
+    source: str = ""  # where this comes from: "run", "session", "status line"
     by: str = ""  # which run or session that was
     seen_at: float = 0.0
 
@@ -56,6 +58,22 @@ class Answer(Struct, frozen=True):
     scope: str = ""
     by: str = ""  # whose word this rests on: who met the limit, or who goes first
     follows: bool = False  # it waits for the first reply of `by`, not for a reset
+
+
+def limit_of(
+    stop: Stop, resets_at: float, *, is_guess: bool, source: str, by: str, now: float
+) -> Limit:
+    """The limit that a session hit, according to its stop."""
+    scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
+    return Limit(
+        scope=scope or "",
+        resets_at=resets_at,
+        is_met=True,
+        is_guess=is_guess,
+        source=source,
+        by=by,
+        seen_at=now,
+    )
 
 
 def met_limits(account: Account) -> list[Limit]:

@@ -9,13 +9,13 @@ from segue import agents
 from segue.agents import drives
 from segue.agents.contracts.drive import Drive
 from segue.agents.contracts.profile import Profile
-from segue.core.accounts import Account, Answer, Limit
+from segue.core.accounts import Account, Answer, Limit, limit_of
 from segue.core.runs.types import Run
 from segue.core.runs.waits import backoff_s
 from segue.core.stops import events as ev
 from segue.core.stops.events import Other
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.types import RateLimitInfo, Stop
+from segue.core.stops.types import Stop
 from segue.errors import StateError
 from segue.runs.folders import read
 from segue.system.accounts import Accounts, account_of
@@ -104,21 +104,13 @@ class Staff:
         """A leg ended: if a limit ended it, nobody else on this account tries before its reset."""
         if stop.reason is not StopReason.RATE_LIMIT or not run.policy.is_sure(stop):
             return
-        retry_at = stop.retry_at if stop.retry_at is not None else None
+        retry_at = stop.retry_at
         if retry_at is None and stop.retry_after_s is not None:
             retry_at = now + stop.retry_after_s
         is_guess = retry_at is None or retry_at <= now
-        until = now + backoff_s(run.policy, run.limit_tries + 1, 0.0) if is_guess else retry_at
-        scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
-        limit = Limit(
-            scope=scope or "",
-            resets_at=until,
-            is_met=True,
-            is_guess=is_guess,
-            source="run",
-            by=run.id,
-            seen_at=now,
-        )
+        if retry_at is None or is_guess:
+            retry_at = now + backoff_s(run.policy, run.limit_tries + 1, 0.0)
+        limit = limit_of(stop, retry_at, is_guess=is_guess, source="run", by=run.id, now=now)
         self.accounts.note_limit(self.account(run), limit)
 
     def record_limits(self, run: Run, limits: Mapping[str, ev.Limit], now: float) -> None:

@@ -78,8 +78,8 @@ class Typist:
     def look(self, seat: AgentPane, terminal: Terminal) -> Screen | TypingRefused:
         """What the agent shows; refused if segue must not type to it, whatever it shows."""
         try:
-            desk = self._approach(seat, terminal)
-            return desk if isinstance(desk, TypingRefused) else desk.look().screen
+            input_line = self._approach(seat, terminal)
+            return input_line if isinstance(input_line, TypingRefused) else input_line.look().screen
         except TmuxError as error:
             return TypingRefused("gone", str(error))
 
@@ -102,21 +102,21 @@ class Typist:
             self._say(f"{dropped} characters that a terminal takes for keys were left out")
         if not text:
             return TypingRefused("unknown", "there is nothing to type")
-        desk: InputLine | TypingRefused | None = None
+        input_line: InputLine | TypingRefused | None = None
         try:
-            desk = self._approach(seat, terminal)
-            if isinstance(desk, TypingRefused):
-                return desk
-            desk.sit_down()
-            if refused := self._type(desk, text, landed, keep_draft, tries):
+            input_line = self._approach(seat, terminal)
+            if isinstance(input_line, TypingRefused):
+                return input_line
+            input_line.sit_down()
+            if refused := self._type(input_line, text, landed, keep_draft, tries):
                 return refused
-            desk.guard.release()
+            input_line.guard.release()
             return self._wait_landed(landed, land_s)
         except TmuxError as error:
             return TypingRefused("gone", str(error))
         finally:
-            if isinstance(desk, InputLine):
-                desk.guard.release()
+            if isinstance(input_line, InputLine):
+                input_line.guard.release()
 
     def press(
         self,
@@ -128,20 +128,20 @@ class Typist:
     ) -> TypingRefused | None:
         """Presses keys one by one, as long as the agent is in one of these states."""
         try:
-            desk = self._approach(seat, terminal)
-            if isinstance(desk, TypingRefused):
-                return desk
-            desk.sit_down()
+            input_line = self._approach(seat, terminal)
+            if isinstance(input_line, TypingRefused):
+                return input_line
+            input_line.sit_down()
             for number, name in enumerate(keys):
                 if number:
                     self._times.sleep(_BETWEEN_KEYS_S)
-                view = desk.look()
+                view = input_line.look()
                 if view.screen.state not in states:
                     return _by_state(view.screen.state)
-                if refused := self._present(desk, view.moment):
+                if refused := self._present(input_line, view.moment):
                     return refused
-                desk.guard.begin(view.moment)
-                if not desk.guard.act(desk.guard.press((key(name),))):
+                input_line.guard.begin(view.moment)
+                if not input_line.guard.act(input_line.guard.press((key(name),))):
                     return _CHANGED
         except TmuxError as error:
             return TypingRefused("gone", str(error))
@@ -194,85 +194,92 @@ class Typist:
             return TypingRefused("copy_mode")
         return InputLine(seat, terminal, tmux, pane, self._on, self._times)
 
-    def _present(self, desk: InputLine, moment: PaneMoment) -> TypingRefused | None:
+    def _present(self, input_line: InputLine, moment: PaneMoment) -> TypingRefused | None:
         """Refused if the agent is gone, or the user is active."""
-        if why := desk.why_left():
+        if why := input_line.why_left():
             return TypingRefused(why)
         if moment.flags[1:2] == "1":
             return TypingRefused("copy_mode")
         if moment.flags != "0000":
             return TypingRefused("unknown", "its panes are synchronized, or its input is off")
-        return None if desk.is_quiet(moment) else TypingRefused("user_active")
+        return None if input_line.is_quiet(moment) else TypingRefused("user_active")
 
     # Typing
 
     def _type(
-        self, desk: InputLine, text: str, landed: Callable[[], bool], keep_draft: bool, tries: int
+        self,
+        input_line: InputLine,
+        text: str,
+        landed: Callable[[], bool],
+        keep_draft: bool,
+        tries: int,
     ) -> TypingRefused | None:
-        view = desk.look()
+        view = input_line.look()
         screen = view.screen
         if screen.state != "idle":
             return _by_state(screen.state)
-        if refused := self._present(desk, view.moment):
+        if refused := self._present(input_line, view.moment):
             return refused
-        stands = desk.stands(view, text)
+        stands = input_line.stands(view, text)
         if screen.draft and not stands:
-            if not keep_draft or screen.pasted or not desk.terminal.erase:
+            if not keep_draft or screen.pasted or not input_line.terminal.erase:
                 return TypingRefused("draft")
-            draft = desk.kept_with(screen.draft)
+            draft = input_line.kept_with(screen.draft)
         else:
-            draft = desk.stored_draft()
-        desk.guard.begin(view.moment)
-        if refused := self._place(desk, view, text, stands=stands, draft=draft):
+            draft = input_line.stored_draft()
+        input_line.guard.begin(view.moment)
+        if refused := self._place(input_line, view, text, stands=stands, draft=draft):
             return refused
-        refused = self._submit(desk, text, landed, tries)
-        if (refused or draft) and not desk.tidy(text, draft) and draft:
+        refused = self._submit(input_line, text, landed, tries)
+        if (refused or draft) and not input_line.tidy(text, draft) and draft:
             self._say("the user's draft could not be put back: it is in tmux's paste buffers")
         return refused
 
     def _place(
-        self, desk: InputLine, view: InputView, text: str, *, stands: bool, draft: str
+        self, input_line: InputLine, view: InputView, text: str, *, stands: bool, draft: str
     ) -> TypingRefused | None:
         """Holds back the user's keys, and puts our text alone into the input line."""
         cursor = view.moment.cursor
-        hold = desk.guard.holding()
+        hold = input_line.guard.holding()
         if hold is None:
             return TypingRefused("user_active", "a tmux key sequence is in progress")
         if not stands and not view.screen.draft:
-            return None if desk.put(text, *hold, cursor=cursor) else _CHANGED
-        if not desk.guard.act(*hold, cursor=cursor):
+            return None if input_line.put(text, *hold, cursor=cursor) else _CHANGED
+        if not input_line.guard.act(*hold, cursor=cursor):
             return _CHANGED
-        if stands or (desk.keep(draft) and desk.put(text)):
+        if stands or (input_line.keep(draft) and input_line.put(text)):
             return None
-        desk.tidy(text, draft)
+        input_line.tidy(text, draft)
         return _CHANGED
 
     def _submit(
-        self, desk: InputLine, text: str, landed: Callable[[], bool], tries: int
+        self, input_line: InputLine, text: str, landed: Callable[[], bool], tries: int
     ) -> TypingRefused | None:
         """Presses Enter while our text, and only that, is in the input line, until it has left. The
         text itself is never typed again."""
-        settled = self._times.clock() + desk.terminal.settle_s
-        desk.wait(lambda view: shows(view.screen, text), desk.terminal.settle_s + _SHOW_S)
+        settled = self._times.clock() + input_line.terminal.settle_s
+        input_line.wait(
+            lambda view: shows(view.screen, text), input_line.terminal.settle_s + _SHOW_S
+        )
         self._times.sleep(max(0.0, settled - self._times.clock()))
         pressed = 0
         for _ in range(tries + _CHANGES):
-            screen, moment = desk.look()
+            screen, moment = input_line.look()
             if pressed and (landed() or not shows(screen, text)):
                 return None
-            if not desk.guard.is_intact(moment):
+            if not input_line.guard.is_intact(moment):
                 return TypingRefused("draft", "the user typed")
             if screen.state != "idle":
                 return _by_state(screen.state)
             if not shows(screen, text):
                 return TypingRefused("swallowed", "the text did not appear in the input line")
-            if why := desk.why_left():
+            if why := input_line.why_left():
                 return TypingRefused(why)
             if pressed == tries:
                 break
-            if desk.submit(moment.cursor):
+            if input_line.submit(moment.cursor):
                 pressed += 1
-                desk.wait(lambda view: landed() or not shows(view.screen, text), _LEAVE_S)
+                input_line.wait(lambda view: landed() or not shows(view.screen, text), _LEAVE_S)
         return TypingRefused("swallowed", "the text stays in the input line")
 
     def _wait_landed(self, landed: Callable[[], bool], land_s: float) -> TypingRefused | None:

@@ -6,10 +6,10 @@ reply lets the others follow. `system/accounts` stores this for all of segue on 
 """
 
 from segue.core import accounts
-from segue.core.accounts import Account, Answer, Limit
+from segue.core.accounts import Account, Answer, limit_of
 from segue.core.runs.waits import backoff_s
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.types import RateLimitInfo, Stop
+from segue.core.stops.types import Stop
 from segue.system.accounts import Accounts, account_at
 from segue.watch.state import DaemonState, TrackedSession
 
@@ -48,16 +48,8 @@ class AccountGate:
             until = now + backoff_s(policy, tries + 1, 0.0)
         if until is None or until <= now or (account := self.account(tracked)) is None:
             return
-        scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
-        limit = Limit(
-            scope=scope or "",
-            resets_at=until,
-            is_met=True,
-            is_guess=is_guess,
-            source="session",
-            by=session.session_id,
-            seen_at=now,
-        )
+        by = session.session_id
+        limit = limit_of(stop, until, is_guess=is_guess, source="session", by=by, now=now)
         self.accounts.note_limit(account, limit)
         self._met_at = float("-inf")
 
