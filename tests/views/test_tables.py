@@ -123,16 +123,14 @@ def test_one_turn_is_not_called_turns(turns: float, said: str) -> None:
         path="/s",
         zone=Zone.NORMAL,
         state=SessionState.WORKING,
-        forecast=Forecast(
-            zone=Zone.NORMAL, zones={Zone.HANDOFF: ahead}, soft=Ahead(), full=Ahead()
-        ),
+        forecast=Forecast(zone=Zone.NORMAL, zones={Zone.HANDOFF: ahead}, full=Ahead()),
     )
     assert handoff(session) == said
 
 
 def test_what_is_opened_again_after_its_run_is_its_users() -> None:
     ahead = Ahead(at_tokens=170_000, tokens=1_000, turns=2.0)
-    forecast = Forecast(zone=Zone.NORMAL, zones={Zone.HANDOFF: ahead}, soft=Ahead(), full=Ahead())
+    forecast = Forecast(zone=Zone.NORMAL, zones={Zone.HANDOFF: ahead}, full=Ahead())
     over = RunSeen(id="run-1", state="done", is_final=True)
     going = RunSeen(id="run-2", state="working", is_driven=True)
 

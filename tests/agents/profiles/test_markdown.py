@@ -142,7 +142,6 @@ def test_the_fields_are_read_as_they_stand() -> None:
     assert flow == Workflow(
         steps_done=("1", "b"),
         total_steps=4,
-        last_step="step-02",
         status="in work",
         has_steps=True,
     )

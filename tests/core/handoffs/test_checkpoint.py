@@ -96,12 +96,11 @@ def test_a_closing_tag_in_a_sentence_does_not_end_the_block() -> None:
 
 def test_the_last_of_two_blocks_on_one_line_counts() -> None:
     found = told("<checkpoint>a</checkpoint> or rather <checkpoint>b</checkpoint>")
-    assert (found.raw, found.is_tagged, found.is_whole) == ("b", True, True)
+    assert (found.raw, found.is_whole) == ("b", True)
 
 
 def test_a_block_without_an_end_says_so() -> None:
     assert told(f"<checkpoint>\n{BODY}").is_whole is False
-    assert told(f"<checkpoint>\n{BODY}").is_tagged is True
 
 
 @pytest.mark.parametrize("answer", ["", " \n\t", "<checkpoint></checkpoint>", "<checkpoint>\n",

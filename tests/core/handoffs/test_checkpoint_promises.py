@@ -112,7 +112,7 @@ def test_extract_a_checkpoint_wrapped_in_an_xml_code_block() -> None:
 def test_a_checkpoint_without_tags_is_the_full_text() -> None:
     found = extract("I did a. What is left is b.")
     assert found is not None
-    assert (found.raw, found.is_tagged) == ("I did a. What is left is b.", False)
+    assert found.raw == "I did a. What is left is b."
     assert "I did a. What is left is b." in go_on(Checkpoint(summary=found))
 
 

@@ -87,10 +87,9 @@ def test_words_of_the_conversation_make_no_turn_of_an_idle_screen() -> None:
         assert terminal(name.split("/")[0]).read(shown).state == "idle", name
 
 
-def test_words_in_the_conversation_are_neither_an_auto_continue_nor_a_notice() -> None:
+def test_words_in_the_conversation_are_no_auto_continue() -> None:
     shown = changed(case("claude/idle"), 20, "  Continuing automatically at 9am · Esc to cancel")
-    screen = terminal("claude").read(changed(shown, 21, "● You've hit your limit · resets 9am"))
-    assert (screen.continues_at, screen.notice) == ("", "")
+    assert terminal("claude").read(shown).continues_at == ""
 
 
 def test_each_sign_of_a_turn_is_enough() -> None:
@@ -99,13 +98,6 @@ def test_each_sign_of_a_turn_is_enough() -> None:
     hint = changed(shown, 39, "  ⏸ manual mode on · esc to interrupt")
     spinner = changed(shown, 34, "✽ Wibbling… (2s · ↓ 15 tokens)")
     assert [terminal("claude").read(each).state for each in (hint, spinner)] == ["busy", "busy"]
-
-
-def test_a_notice_of_an_earlier_turn_is_over() -> None:
-    claude = changed(case("claude/context-limit"), 20, "❯ something else")
-    assert terminal("claude").read(claude).notice == ""
-    codex = changed(case("codex/usage-limit"), 26, "› something else")
-    assert terminal("codex").read(codex).notice == ""
 
 
 def test_a_draft_of_the_users_is_seen_whatever_it_says() -> None:

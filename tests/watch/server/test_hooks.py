@@ -265,12 +265,12 @@ def test_a_sub_agent_hears_nothing_and_tells_nothing(words: Messages) -> None:
         (event("SessionStart", source="clear"), hooks.SessionStarted("clear")),
         (event("UserPromptSubmit", prompt="hi"), hooks.Prompted("hi", False)),
         (event("UserPromptSubmit", prompt="hi", source="system"), hooks.Prompted("hi", True)),
-        (event("Stop", background_tasks=[{"id": 1}]), hooks.TurnOver(True)),
+        (event("Stop", background_tasks=[{"id": 1}]), hooks.TurnOver()),
         (
             event("StopFailure", error="rate_limit", last_assistant_message="You've hit"),
             hooks.TurnFailed("rate_limit", "You've hit"),
         ),
-        (event("PreCompact", trigger="auto"), hooks.Compacting("auto")),
+        (event("PreCompact", trigger="auto"), hooks.Compacting()),
         (event("SessionEnd", reason="prompt_input_exit"), hooks.SessionEnded("prompt_input_exit")),
         (
             event("Notification", notification_type="permission_prompt", message="m"),

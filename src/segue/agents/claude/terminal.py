@@ -37,7 +37,6 @@ _BUSY_HINT = "esc to interrupt"
 _FOLDED = re.compile(r"\[(?:Pasted text|Image) #\d+[^\]]*\]")
 _LOGO = re.compile(r"Claude Code v\d")
 _CONTINUES = re.compile(r"Continuing (?:automatically at (.+?)|shortly) · Esc to cancel")
-_NOTICE = re.compile(r"\s+⎿\s+(You've hit .*|Context limit reached.*|API Error.*)")
 _QUESTION = re.compile(r"(?i)\besc to (?:cancel|close|clear|go back)|enter to (?:confirm|continue)")
 _VIEW = "Showing detailed transcript"
 _INDENT = 2
@@ -81,16 +80,6 @@ def _is_fresh(lines: Sequence[str], top: int) -> bool:
     return all(line.split() == ["❯", "/clear"] for line in entries)
 
 
-def _notice(lines: Sequence[str], top: int) -> str:
-    """How the last turn ended."""
-    for _, line in upward(lines, top):
-        if line.startswith("❯"):
-            return ""
-        if found := _NOTICE.match(line):
-            return found[1].strip()
-    return ""
-
-
 def _read(shown: PaneCapture) -> Screen:
     lines = shown.lines
     box = _box(lines, shown.cursor)
@@ -111,7 +100,6 @@ def _read(shown: PaneCapture) -> Screen:
         pasted=pasted,
         is_fresh=_is_fresh(lines, top),
         continues_at=(continues[1] or "shortly") if continues else "",
-        notice=_notice(lines, top),
     )
 
 

@@ -35,7 +35,6 @@ _LOGO = re.compile(r"OpenAI Codex \(v\d")
 _LOADING = re.compile(r"\s+loading\s*$")
 _HINT = re.compile(r"\b(?:enter|esc)\b.*\b(?:select|confirm|continue|cancel|back|quit)\b")
 _BACK = re.compile(r"\besc back\b")
-_INTERRUPTED = "Conversation interrupted"
 _SAID = ("›", "•", "■", "✗", "⚠")
 _INDENT = 2
 _RIGHT = 1  # columns that the box leaves free at its right
@@ -67,22 +66,6 @@ def _draft(rows: Sequence[Ink], shown: PaneCapture, first: int) -> str:
     return joined(texts, shown.width - _INDENT - _RIGHT)
 
 
-def _notice(lines: Sequence[str], top: int) -> str:
-    """How the last turn ended, if it failed."""
-    found: list[str] = []
-    for _, line in upward(lines, top):
-        if not line.strip():
-            found = []
-        elif line.startswith("■"):
-            notice = " ".join([line[1:].strip(), *reversed(found)])
-            return "" if notice.startswith(_INTERRUPTED) else notice
-        elif line.startswith(_SAID):
-            return ""
-        else:
-            found.append(line.strip())
-    return ""
-
-
 def _read(shown: PaneCapture) -> Screen:
     lines = shown.lines
     box = _box(lines, shown.cursor)
@@ -97,8 +80,7 @@ def _read(shown: PaneCapture) -> Screen:
     if has_logo and any(_LOADING.match(line) for line in lines[:top]):
         return Screen("starting", draft=draft)
     is_fresh = has_logo and not any(line.startswith(_SAID) for line in lines[:top])
-    notice = _notice(lines, top)
-    return Screen("idle", draft=draft, pasted=pasted, is_fresh=is_fresh, notice=notice)
+    return Screen("idle", draft=draft, pasted=pasted, is_fresh=is_fresh)
 
 
 def _no_box(lines: Sequence[str]) -> Screen:

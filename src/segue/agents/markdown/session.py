@@ -26,7 +26,6 @@ class Workflow(Struct, frozen=True, kw_only=True):
     steps_done: tuple[str, ...] = ()
     total_steps: int | None = None
     step_names: tuple[str, ...] = ()  # if the file lists all steps by name
-    last_step: str = ""
     status: str = ""
     has_steps: bool = False  # it mentions steps, even if none is done; a status alone is not enough
 
@@ -86,7 +85,6 @@ def workflow(text: str) -> Workflow | None:
         steps_done=_names(done),
         total_steps=total if _is_count(total) else None,
         step_names=_names(total),
-        last_step=next(iter(_names([data.get("lastStep")])), ""),
         status=next(iter(_names([data.get("status")])), "").strip().lower(),
         has_steps=bool({"stepsCompleted", "lastStep", "totalSteps"} & data.keys()),
     )

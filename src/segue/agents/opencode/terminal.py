@@ -21,7 +21,6 @@ _FOOT = "╹▀▀"
 _PLACEHOLDER = re.compile(r'Ask anything… ".*"?')
 _FOLDED = re.compile(r"\[(?:Pasted ~\d+ lines|Image \d+|File: [^\]]*)\]")
 _BUSY = re.compile(r"\besc (?:again to )?interrupt\b|\[retrying in ")
-_RETRY = re.compile(r"[■⬝]+ +(\S.*?) \[retrying in ")
 _SHELL = re.compile(r"Shell\b(?! *·)")
 _ASKS = re.compile(r"┃ +△ ")
 _CHOICE = re.compile(r"\benter (?:confirm|submit|toggle)\b")
@@ -76,8 +75,7 @@ def _read(shown: PaneCapture) -> Screen:
     draft = _draft(box, shown.cursor)
     pasted = bool(_FOLDED.search(draft)) or is_cut(len(box.text), len(lines), _SHOWN)
     if _BUSY.search(footer):
-        retry = _RETRY.search(footer)
-        return Screen("busy", draft=draft, pasted=pasted, notice=retry[1] if retry else "")
+        return Screen("busy", draft=draft, pasted=pasted)
     if _SHELL.match(box.mode):
         return Screen("dialog", draft=f"!{draft}")
     is_fresh = any(_LOGO in line for line in lines[: box.top])

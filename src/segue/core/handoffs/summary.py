@@ -37,7 +37,6 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
     """Sections with headings that nobody asked for, and ("", …) for what precedes the first
     heading."""
     raw: str = ""  # all of it
-    is_tagged: bool = True  # False: there was no block, and this is the whole answer
     is_whole: bool = True  # False: the block had no end, or was too long
 
     @property
@@ -53,7 +52,7 @@ def extract(answer: str, *, max_chars: int = MAX_CHARS) -> AgentSummary | None:
     else the whole text. None if it is empty. Neither `raw` nor the sections together are much
     longer than `max_chars`."""
     text = answer.replace("\r\n", "\n").replace("\r", "\n")
-    found, is_tagged, is_closed = _block(text)
+    found, is_closed = _block(text)
     content = _unfenced(found)
     if not content:
         return None
@@ -63,7 +62,6 @@ def extract(answer: str, *, max_chars: int = MAX_CHARS) -> AgentSummary | None:
         **fields,
         other=other,
         raw=raw,
-        is_tagged=is_tagged,
         is_whole=is_closed and not missing and not is_cut,
     )
 
@@ -93,24 +91,24 @@ class _Tag(Struct):
     is_close: bool
 
 
-def _block(text: str) -> tuple[str, bool, bool]:
-    """The text of the block; whether there was one; whether it had an end."""
+def _block(text: str) -> tuple[str, bool]:
+    """The text of the block, or of the whole answer; False if the block has no end."""
     tags = list(_tags(text))
     blocks = [text[start:end] for start, end in _pairs(text, tags)]
     whole = next((block for block in reversed(blocks) if _unfenced(block)), None)
     if whole is not None:
-        return whole, True, True
+        return whole, True
     opened = [tag for tag in _before_text(text, tags) if not tag.is_close]
     # The last that begins a line: others may be mentions.
     firsts = [tag for tag in opened if _begins_line(text, tag.start)]
     if opened:
         start = (firsts[-1] if firsts else opened[0]).end
-        return _TAG.sub("", text[start:]), True, False
+        return _TAG.sub("", text[start:]), False
     closed = [tag for tag in tags if tag.is_close]
     if closed and text[: closed[-1].start].strip():
-        return _TAG.sub("", text[: closed[-1].start]), len(closed) == len(tags), False
+        return _TAG.sub("", text[: closed[-1].start]), False
     plain = _TAG.sub("", text)
-    return (plain if tags or not plain.strip() else text), False, True
+    return (plain if tags or not plain.strip() else text), True
 
 
 def _before_text(text: str, tags: list[_Tag]) -> list[_Tag]:

@@ -37,7 +37,6 @@ class Screen(Struct, frozen=True):
     restored from here."""
     is_fresh: bool = False  # no conversation is shown: nothing was said since it began
     continues_at: str = ""  # the agent says that it will continue by itself, and when
-    notice: str = ""  # what it says about a limit or a failure, in its own words
     is_harmless: bool = False  # a dialog that the terminal's `dismiss` closes without a choice
 
 

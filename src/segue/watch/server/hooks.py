@@ -92,8 +92,6 @@ class Prompted(Struct, frozen=True, tag="prompted"):
 class TurnOver(Struct, frozen=True, tag="turn_over"):
     """The agent is about to wait for its user."""
 
-    has_background: bool
-
 
 class TurnFailed(Struct, frozen=True, tag="failed"):
     """The turn ended with an error; `text` is what the user sees."""
@@ -103,9 +101,7 @@ class TurnFailed(Struct, frozen=True, tag="failed"):
 
 
 class Compacting(Struct, frozen=True, tag="compacting"):
-    """The agent is about to compact: manual or auto. May come several times for one compaction."""
-
-    trigger: str
+    """The agent is about to compact. May come several times for one compaction."""
 
 
 class SessionEnded(Struct, frozen=True, tag="ended"):
@@ -210,11 +206,11 @@ def _facts(name: str, event: Mapping[str, Any]) -> tuple[Fact, ...]:
             by_machine = _text(event, "source") in _MACHINE
             return (Prompted(_text(event, "prompt"), by_machine),)
         case "Stop":
-            return (TurnOver(bool(event.get("background_tasks"))),)
+            return (TurnOver(),)
         case "StopFailure":
             return (TurnFailed(_text(event, "error"), _text(event, "last_assistant_message")),)
         case "PreCompact":
-            return (Compacting(_text(event, "trigger")),)
+            return (Compacting(),)
         case "SessionEnd":
             return (SessionEnded(_text(event, "reason")),)
         case "Notification":

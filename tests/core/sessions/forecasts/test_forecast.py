@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.core.policy import PRESETS, Policy
-from segue.core.sessions.forecasts.forecast import Ahead, Fit, fits, forecast
+from segue.core.sessions.forecasts.forecast import Ahead, Fit, fits, forecast, handoff_points
 from segue.core.sessions.forecasts.growth import Growth, Sample, growth
 from segue.core.sessions.reading import Reading, Zone
 
@@ -61,9 +61,6 @@ def test_from_150k_at_500_a_minute_the_handoff_is_forty_minutes_away() -> None:
     assert found.handoff == Ahead(
         at_tokens=170 * K, tokens=20 * K, seconds=2_400.0, turns=5.0, replies=25.0
     )
-    assert found.soft == Ahead(
-        at_tokens=160 * K, tokens=10 * K, seconds=1_200.0, turns=2.5, replies=12.5
-    )
 
 
 def test_zones_already_passed_are_zero_away_even_without_growth() -> None:
@@ -94,13 +91,13 @@ def test_what_does_not_grow_never_arrives(rate: float | None) -> None:
 
 def test_a_hard_mark_above_one_has_no_handoff_ahead() -> None:
     found = forecast(at(199 * K), Growth(tokens_per_minute=500), OFF, enforced_at_tokens=167 * K)
-    assert found.handoff == found.soft == Ahead()
+    assert found.handoff == Ahead()
     assert found.zone is Zone.CRITICAL
     assert found.full.at_tokens == 167 * K
 
 
 def test_a_soft_mark_without_handoffs_means_nothing() -> None:
-    assert forecast(at(0), None, Policy(soft_mark=0.8, hard_mark=1.5)).soft == Ahead()
+    assert handoff_points(Policy(soft_mark=0.8, hard_mark=1.5), 200 * K) == (None, None)
 
 
 def test_other_marks_above_one_are_never_ahead() -> None:
@@ -112,7 +109,8 @@ def test_other_marks_above_one_are_never_ahead() -> None:
 def test_an_enforced_limit_brings_the_handoff_before_it() -> None:
     """Claude's 167,000 less the reserve lies below 85% of 200,000."""
     found = forecast(at(0), None, Policy(), enforced_at_tokens=167 * K, reserve_tokens=10 * K)
-    assert found.handoff.at_tokens == found.soft.at_tokens == 157 * K
+    assert found.handoff.at_tokens == 157 * K
+    assert handoff_points(Policy(), 200 * K, 167 * K) == (157 * K, 157 * K)
     assert found.zones[Zone.CRITICAL].at_tokens == 140 * K
     assert found.full.at_tokens == 167 * K
 
@@ -181,9 +179,9 @@ def test_zones_come_in_order_and_the_soft_mark_before_the_hard(
     found = forecast(at(used), Growth(tokens_per_minute=rate), policy, enforced_at_tokens=enforced)
     points = [p for zone in ORDER if (p := found.zones[zone].at_tokens) is not None]
     assert points == sorted(points)
-    if found.handoff.at_tokens is not None:
-        assert found.soft.at_tokens is not None
-        assert found.soft.at_tokens <= found.handoff.at_tokens
+    soft, hard = handoff_points(policy, at(used).window_tokens, enforced)
+    assert (soft is None) == (hard is None)
+    assert soft is None or hard is None or soft <= hard
 
 
 # What fits
@@ -314,7 +312,7 @@ def test_no_reading_raises_and_no_forecast_is_negative_or_no_number(
     reading: Reading, pace: Growth | None, policy: Policy, enforced: int | None, reserve: int
 ) -> None:
     found = forecast(reading, pace, policy, reserve_tokens=reserve, enforced_at_tokens=enforced)
-    for ahead in (*found.zones.values(), found.soft, found.full):
+    for ahead in (*found.zones.values(), found.full):
         for value in (ahead.tokens, ahead.seconds, ahead.turns, ahead.replies):
             assert value is None or 0 <= value < float("inf")
     msgspec.json.encode(found)

@@ -41,18 +41,16 @@ class Ahead(Struct, frozen=True, kw_only=True):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """The distance to every zone, to the soft mark, and to the point where the agent can go no
-    further. `zone` is the reading's zone, unless the agent's own limit is so low that the
-    handoff is due. `last_tokens` is the size at which just enough room is left before `full`
-    for a checkpoint. `next_passes`: the session would be there after its next reply, or past
-    the point where it should have been asked, if that reply is as large as its large ones;
-    `is_close`: it would be after a few. `result_passes`: the output of its current tool may
-    reach `full`, or the size at which a request is read late. None and False if handoffs are
-    off."""
+    """The distance to every zone, and to the point where the agent can go no further. `zone` is
+    the reading's zone, unless the agent's own limit is so low that the handoff is due.
+    `last_tokens` is the size at which just enough room is left before `full` for a checkpoint.
+    `next_passes`: the session would be there after its next reply, or past the point where it
+    should have been asked, if that reply is as large as its large ones; `is_close`: it would be
+    after a few. `result_passes`: the output of its current tool may reach `full`, or the size at
+    which a request is read late. None and False if handoffs are off."""
 
     zone: Zone
     zones: dict[Zone, Ahead]
-    soft: Ahead
     full: Ahead
     last_tokens: int | None = None
     next_passes: bool = False
@@ -90,7 +88,6 @@ def forecast(
     used, window = bounded(reading.used_tokens), bounded(reading.window_tokens)
     points = _points(reading, policy, reserve_tokens, enforced_at_tokens)
     handoff = points[Zone.HANDOFF]
-    soft = None if handoff is None else _least(handoff, _tokens_at(policy.soft_mark, window))
     full = _least(window or None, _limit(enforced_at_tokens))
     last = None if full is None or handoff is None else _before(full, reserve_tokens)
     asked_by = _asked_by(last, handoff, window)
@@ -99,7 +96,6 @@ def forecast(
     return Forecast(
         zone=_zone(used, points),
         zones={zone: _ahead(used, point, growth) for zone, point in points.items()},
-        soft=_ahead(used, soft, growth),
         full=_ahead(used, full, growth),
         last_tokens=last,
         next_passes=asked_by is not None and later(used, growth, turns=2 + missed) >= asked_by,

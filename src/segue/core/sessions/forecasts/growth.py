@@ -61,10 +61,9 @@ class Growth(Struct, frozen=True, kw_only=True):
 
 
 class Typical(Struct, frozen=True, kw_only=True):
-    """What the user's tasks have cost so far: observed costs, not means."""
+    """What the user's tasks have cost so far: an observed cost, not a mean."""
 
     median_tokens: int
-    p90_tokens: int
     tasks: int
 
 
@@ -151,14 +150,13 @@ def task_costs(samples: Sequence[Sample]) -> list[int]:
 
 
 def typical_task(costs: Iterable[int]) -> Typical | None:
-    """Median and p90 of `task_costs` of many sessions; None with too little history."""
+    """The median of `task_costs` of many sessions; None with too little history."""
     ranked = sorted(bounded(cost) for cost in costs if cost > 0)
     count = len(ranked)
     if count < MIN_TASKS:
         return None
     return Typical(
         median_tokens=ranked[(count - 1) // 2],
-        p90_tokens=ranked[(count * 9 + 9) // 10 - 1],
         tasks=count,
     )
 
