@@ -146,6 +146,16 @@ def test_the_built_in_agents_are_entry_points_of_segue() -> None:
     assert named == {name: plugins.package_of(name) for name in plugins.BUILT_IN}
 
 
+def test_the_table_says_what_each_folder_has() -> None:
+    folder = ROOT / "src" / "segue" / "agents"
+    parts = ("drive", "terminal", "counter", "cast")
+    found = {
+        name: tuple(part for part in parts if (folder / name / f"{part}.py").exists())
+        for name in plugins.BUILT_IN
+    }
+    assert found == plugins.BUILT_IN
+
+
 @pytest.fixture
 def parrot_on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(PARROT))

@@ -6,7 +6,7 @@ Each agent's folder has one `DRIVE`, which is imported when it is needed.
 from segue.agents import canonical, plugins
 from segue.agents.contracts.drive import Drive
 
-NAMES = ("claude", "codex", "opencode", "gemini", "pi")
+NAMES = plugins.built_in_with("drive")
 """Those that come with segue."""
 
 _loaded: dict[str, Drive] = {}

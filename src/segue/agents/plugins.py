@@ -19,7 +19,19 @@ from importlib import import_module
 from segue.errors import ConfigError
 
 GROUP = "segue.agents"
-BUILT_IN = ("claude", "codex", "opencode", "gemini", "pi", "qwen", "copilot", "kimi", "goose")
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "claude": ("drive", "terminal", "counter", "cast"),
+    "codex": ("drive", "terminal", "counter", "cast"),
+    "opencode": ("drive", "terminal", "counter", "cast"),
+    "gemini": ("drive", "counter", "cast"),
+    "pi": ("drive", "counter", "cast"),
+    "qwen": ("counter",),
+    "copilot": (),
+    "kimi": (),
+    "goose": (),
+}
+"""The agents that come with segue, and what each folder has besides a profile: so that nothing is
+imported to find out."""
 _MAX_BYTES = 200_000
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)
 
@@ -40,6 +52,11 @@ def added() -> dict[str, str]:
             if name not in BUILT_IN:
                 found.setdefault(name, package)
     return found
+
+
+def built_in_with(module: str) -> tuple[str, ...]:
+    """The agents that come with segue and have this module."""
+    return tuple(name for name, modules in BUILT_IN.items() if module in modules)
 
 
 def package_of(name: str) -> str | None:

@@ -6,7 +6,7 @@ Each agent's folder has one `TERMINAL`, imported when asked for.
 from segue.agents import canonical, plugins
 from segue.agents.contracts.terminal import Terminal
 
-NAMES = ("claude", "codex", "opencode")
+NAMES = plugins.built_in_with("terminal")
 
 
 def find(name: str) -> Terminal | None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from segue.agents import plugins
 from segue.drill.model.ask import Ask, Kind
 from segue.drill.model.relay import relay
 
 _VERSION_S = 60.0
 
-REAL = ("claude", "codex", "opencode", "gemini", "pi")
+REAL = plugins.built_in_with("cast")
 NAMES = ("rehearsal", "rehearsal-codex", *REAL)
 
 
