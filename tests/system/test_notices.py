@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from support.hangs import stopped_hang
+from support.paths import ROOT
 from support.waiting import LONG_S
 
 from segue.cli.daemon.notify import command
@@ -23,6 +24,12 @@ from segue.system import notices
 from segue.system.notices import KINDS, Kind, Notice, Notices, make_notice
 
 KEY = "sk-ant-" + "a1" * 20
+
+
+def test_every_kind_is_in_the_docs() -> None:
+    page = (ROOT / "docs/notifications.md").read_text()
+    assert set(KINDS) == set(get_args(Kind))
+    assert [kind for kind in KINDS if f"| `{kind}` |" not in page] == []
 
 
 class Service:
