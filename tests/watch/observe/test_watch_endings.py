@@ -103,6 +103,27 @@ def test_the_verdict_on_an_end(
         assert stop.resume == "none"
 
 
+@pytest.mark.parametrize(
+    ("terminal", "code", "ended_by"),
+    [
+        ("gone", -1, "user"),
+        ("there", 129, "user"),
+        ("gone", None, "user"),
+        ("gone", 1, "unknown"),  # it ended by itself, and its shell after it
+        ("there", None, "unknown"),
+        ("there", 1, "unknown"),
+        ("gone", -9, "unknown"),
+    ],
+)
+def test_who_closes_the_terminal_right_after_an_error_ends_the_session(
+    terminal: Terminal, code: int | None, ended_by: str
+) -> None:
+    """A daemon that had not seen it at its prompt yet resumed it after the reset."""
+    after = After(terminal=terminal, exit_code=code)
+    stop = ending_of(session(R.RATE_LIMIT, retry_at=700.0), process("idle"), after)
+    assert (stop.reason, stop.retry_at, stop.ended_by) == (R.RATE_LIMIT, 700.0, ended_by)
+
+
 def test_a_closed_terminal_in_the_middle_of_a_turn_is_not_sure() -> None:
     guessed = ending_of(session(R.UNKNOWN), process("busy"), After(terminal="gone"))
     told = ending_of(session(R.UNKNOWN), process("busy"), After(terminal="gone", exit_code=-1))

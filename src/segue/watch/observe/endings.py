@@ -1,7 +1,8 @@
 """Decides why a process ended that segue did not start, from its session file, what the system
 knows about its exit, and what happened to its terminal.
 
-An error that ended the last turn stays the reason, whoever closed the agent afterwards.
+An error that ended the last turn stays the reason, whoever closed the agent afterwards; if its
+terminal was closed, its user did.
 Otherwise the question is who ended it: after a finished turn an agent is at its prompt, where
 only its user ends it; a turn that was cut short means a crash, unless the terminal was closed
 with it.
@@ -82,6 +83,9 @@ def ending_of(
     kind = by_hand or exit_type(after.exit_code)
     ended_by: EndedBy = "user" if by_hand or number in (2, 3) else "unknown"
     if stop is not None and stop.reason not in _OPEN:
+        is_unknown = after.terminal == "gone" and after.exit_code is None
+        if is_unknown or kind is UserExitType.TERMINAL_CLOSED:
+            ended_by = "user"
         return _stop_on_file(session, stop, "system" if other_boot and not by_hand else ended_by)
     mid_turn = is_mid_turn(session, ended)
     if by_hand:  # even if the machine went down afterwards

@@ -198,11 +198,16 @@ class SimulatedTypist(Typist):
             return TypingRefused("draft")
         daemon.may_be_killed(session)
         draft = "" if stands else session.draft
-        session.draft = text
-        daemon.clock.wait((), _SETTLE_S)
-        daemon.may_be_killed(session)
+        session.draft = session.held = text
+        try:
+            daemon.clock.wait((), _SETTLE_S)
+            daemon.may_be_killed(session)
+        finally:
+            session.held = ""
         if daemon.at(seat) is not session:
             return TypingRefused("gone")
+        if session.draft != text:
+            return TypingRefused("draft", "the user typed")
         session.draft = draft
         if refused := _came_between(session):
             return refused

@@ -66,6 +66,7 @@ class TerminalSession:
         self.has_pane = True
         self.is_busy = self.in_tool = self.is_scrolled = False
         self.draft = ""
+        self.held = ""  # segue's text, as long as it holds back the user's keys for it
         self.typing_until = 0.0
         self.turn = 0
         self.turn_since = 0.0
@@ -495,6 +496,6 @@ class TerminalSession:
         if int(size * 1_000) % 5 == 0:
             self.is_scrolled = True
             self._later(300.0, self._clears_draft)
-        if not self.draft:
+        if not self.draft or self.draft == self.held:
             self.draft = f"words {self.turn}"
         self._later(6.0 + 200.0 * size, partial(self._stops_typing, size))

@@ -1,5 +1,6 @@
 """The invariants of sessions in terminals: what the daemon types, clears and resumes there."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,7 +32,7 @@ class TerminalWatch:
         self.session, self.world = session, session.world
         self.is_ended_by_user = False
         self.is_interrupted_by_user = False
-        self.resumes = 0  # since the user's last message
+        self.resumes: Counter[str] = Counter()  # of each session since the user's last message
         self.said: dict[tuple[str, str, str], int] = {}  # how often segue said what to whom
         self.is_measured = True  # whether the size at which the request is read counts
         self.largest_step = 0
@@ -89,7 +90,7 @@ class TerminalWatch:
         """The user says something, to the agent or with a command of segue's: what segue may say is
         counted from here."""
         self.is_ended_by_user = self.is_interrupted_by_user = False
-        self.resumes = 0
+        self.resumes.clear()
         self.asked_at = float("inf")
         self.said.clear()
 
@@ -139,7 +140,7 @@ class TerminalWatch:
         is_open = self.session.process is not None
         must(not is_open, "one writer a session", "a second process for a session that is open")
         self.resumed("process")
-        self.resumes -= 1  # its prompt is counted too
+        self.resumes[self.session.talk.id] -= 1  # its prompt is counted too
 
     def resumed(self, how: str) -> None:
         """segue resumes the session unasked."""
@@ -147,12 +148,13 @@ class TerminalWatch:
         policy = session.policy
         must(policy.auto_resume, "the user's end stays", "auto_resume is off")
         must(not self.is_ended_by_user, "the user's end stays", "a session that the user ended")
-        what = f"{self.resumes} resumes since the user's last word"
-        must(self.resumes <= policy.max_resumes, "tries are bounded", what)
+        name = session.talk.id
+        what = f"{self.resumes[name]} resumes since the user's last word"
+        must(self.resumes[name] <= policy.max_resumes, "tries are bounded", what)
         if how != "headless" and world.machine.clock.offset_s == 0.0:
             account = world.account_of(session.number)
             goes(account, f"session-{session.number}", world.schedule.now)
-        self.resumes += 1
+        self.resumes[name] += 1
         world.figures.resumes += how != "process"
         session.say(f"the daemon resumes the session ({how})")
 
