@@ -132,7 +132,7 @@ class Answers:
         sized = stated(tokens) if tokens is not None else self._sized(prompt or "", picked)
         fit = self._fit(picked, sized.tokens)
         verdict = "yes" if fit["fits"] else "no"
-        by = "" if tokens is not None else f" Estimated at {sized.tokens:,}: {sized.why}."
+        by = "" if tokens is not None else f" Estimated at {sized.tokens:,} tokens {sized.why}."
         fit |= {"estimated_by": sized.source, "chosen": picked.chosen}
         return McpAnswer(f"{verdict}: {fit['why']}{by} {picked.how}", fit)
 

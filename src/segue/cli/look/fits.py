@@ -68,7 +68,7 @@ def command(
     if as_json:
         printing.say_json(_as_dict(fit, sized, found))
     else:
-        estimate = "" if count is not None else f" Estimated: {sized.why}."
+        estimate = "" if count is not None else f" Estimated {sized.why}."
         printing.say(f"{'yes' if fit.ok else 'no'}: {fit.why}{estimate}")
     ctx.exit(0 if fit.ok else DOES_NOT_FIT)
 

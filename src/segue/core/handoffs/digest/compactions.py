@@ -17,7 +17,7 @@ _SUMMARY_CHARS = 400_000
 _BESIDES = (
     "Todo list",
     "Files touched",
-    "Said besides",
+    "Also mentioned",
     "Images",
 )  # not worth a message
 

@@ -156,7 +156,7 @@ def _parts(digest: Digest, summary: str) -> Iterable[DigestPart]:
         [Entry(1.0, f"- {_BOXES[todo.status]} {line(todo.text)}") for todo in digest.todos],
     )
     yield DigestPart("Files touched", 0.04, list(_files(digest.files)))
-    yield DigestPart("Said besides", 0.03, list(_remarks(digest.remarks, summary)))
+    yield DigestPart("Also mentioned", 0.03, list(_remarks(digest.remarks, summary)))
     yield DigestPart("Images", 0.01, [Entry(1.0, f"- {name(image)}") for image in digest.images])
 
 
