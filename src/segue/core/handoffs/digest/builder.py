@@ -49,7 +49,7 @@ from segue.core.secrets.redact import MARK, redact, redact_blocks
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.events import Compaction, Event, Prompt, Reply, TodoList, ToolCall, ToolResult
 
-_WAITING, _WAITING_CHARS = 48, 32 << 10  # events; the output of one of them
+_WAITING, _WAITING_CHARS = 128, 512 << 10  # events; the output of all of them
 _PROMPT_CHARS = 6_000
 _PROMPTS_FIRST, _PROMPTS_LAST = 20, 400
 _LAST_WORDS_CHARS = 6_000
@@ -70,6 +70,7 @@ _NAMED, _NAMED_CHARS = 20, 4_000  # of those that it names
 _USUAL = 64  # rows of the same form in a session; one more says nothing
 _FEW_LINES = 3  # of a short answer
 _TEXTS = 6  # long outputs that a reply may refer to
+_ENDS_CHARS = 2_000  # of a long text, which show whether it is the same again
 _ENCODED = -1  # a checksum that no text has: which data it was does not matter
 
 _CHECKPOINT = re.compile(r"(?i)</?checkpoint>")
@@ -133,6 +134,7 @@ class Builder:
     def __init__(self, told: Collection[str] = ()) -> None:
         self._told = {_flat(text) for text in told}
         self._waiting: list[Event] = []
+        self._waiting_chars = 0
         self._place = 0
         self._prompts: dict[str, UserPrompt] = {}  # by their text, on one line
         self._asked = 0  # number of the user's prompts so far
@@ -175,9 +177,9 @@ class Builder:
         """Takes the next event of the session."""
         if type(event) in self._take:
             self._waiting.append(event)
-            if len(self._waiting) >= _WAITING or (
-                isinstance(event, ToolResult) and len(event.printed) > _WAITING_CHARS
-            ):
+            if type(event) is ToolResult:
+                self._waiting_chars += len(event.printed)
+            if len(self._waiting) >= _WAITING or self._waiting_chars > _WAITING_CHARS:
                 self._catch_up()
 
     def _catch_up(self) -> None:
@@ -187,6 +189,7 @@ class Builder:
             self._place += 1
             self._take[type(event)](event)
         self._waiting.clear()
+        self._waiting_chars = 0
 
     # Events
 
@@ -268,7 +271,7 @@ class Builder:
         if call.looks and is_long and not failed:
             return  # it can be shown again
         excerpt = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
-        printed = _ENCODED if excerpt is NOTHING else hash(text)
+        printed = _checksum(text, excerpt) if is_long else hash(text)
         is_same = before is not None and before.printed == printed
         varies = before is not None and (before.varies or not is_same)
         outcome = _Outcome(
@@ -569,6 +572,13 @@ class Builder:
             images=tuple(self._images),
             compactions=self._compactions,
         )
+
+
+def _checksum(text: str, excerpt: Excerpt) -> int:
+    """Of a long text: its length, its ends, and what is kept of the rest."""
+    if excerpt is NOTHING:
+        return _ENCODED
+    return hash((len(text), text[:_ENDS_CHARS], excerpt.odd, text[-_ENDS_CHARS:]))
 
 
 def _form(text: str) -> bytes:

@@ -42,7 +42,11 @@ def path_in(given: Any) -> str:
     """The file that a call names, or ""."""
     if not isinstance(given, dict):
         return ""
-    return next((path for key in _PATHS if isinstance(path := given.get(key), str)), "")
+    for key in _PATHS:
+        path = given.get(key)
+        if isinstance(path, str):
+            return path
+    return ""
 
 
 def change_of(given: Any) -> str:
@@ -76,6 +80,8 @@ def _change_line(added: int, removed: int, lines: list[str]) -> str:
 
 
 def _text(given: dict[str, Any], *names: str) -> str:
-    return next(
-        (value for name in names if isinstance(value := given.get(name), str) and value), ""
-    )
+    for name in names:
+        value = given.get(name)
+        if value and isinstance(value, str):
+            return value
+    return ""
