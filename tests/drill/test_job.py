@@ -273,10 +273,10 @@ def test_a_step_that_misses_a_fact_is_not_done_and_no_file_holds_it(tmp_path: Pa
     folder = tmp_path / "project"
     job.make(folder, FACTS)
     told = [Part("tool", sh(folder, "job/step", "1"))]
-    old = facts.stated(told)
+    old = facts.stated(told, FACTS)
     told.append(Part("tool", sh(folder, "job/step", "2")))
     told.append(Part("assistant", facts.said_before(FACTS, 1)))
-    words = facts.stated(told)
+    words = facts.stated(told, FACTS)
     assert sorted(words) == [1, 2, 3]
     assert words[3] != old[3]
     for words_given in ([], [words[1]], [words[1], "choice-1"], [words[2], words[1]]):
@@ -315,11 +315,11 @@ def test_what_the_user_says_counts_and_what_they_take_back_does_not(tmp_path: Pa
     assert [job.said_by_user(folder, SPOKEN, step) for step in (1, 3)] == ["", ""]
     said = Part("user", job.said_by_user(folder, SPOKEN, 2))
     assert "Do not touch keep/3." in said.text
-    old = facts.stated([task, printed])
-    words = facts.stated([task, printed, said])
+    old = facts.stated([task, printed], SPOKEN)
+    words = facts.stated([task, printed, said], SPOKEN)
     assert (sorted(old), sorted(words)) == ([2, 4], [1, 2, 3, 4])
     assert words[2] != old[2]
-    assert facts.stated([said, printed]) == facts.stated([printed, said])
+    assert facts.stated([said, printed], SPOKEN) == facts.stated([printed, said], SPOKEN)
     for step in (2, 3):
         sh(folder, "job/step", str(step))
     stale = f"4{facts.arguments(SPOKEN, 4, {**words, 2: old[2]})}".split()
@@ -331,7 +331,8 @@ def test_what_the_user_says_counts_and_what_they_take_back_does_not(tmp_path: Pa
 def test_a_model_that_was_not_told_touches_what_must_not_be_touched(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     job.make(folder, SPOKEN)
-    told = facts.stated([Part("user", "do not touch keep/3"), Part("user", "Do not touch keep/4")])
+    prompts = [Part("user", "do not touch keep/3"), Part("user", "Do not touch keep/4")]
+    told = facts.stated(prompts, SPOKEN)
     assert facts.meddled(SPOKEN, 3, {}) == ""
     assert facts.meddled(SPOKEN, 6, told) == ""
     assert job.touched(folder, SPOKEN) == []
@@ -343,4 +344,63 @@ def test_a_model_that_was_not_told_touches_what_must_not_be_touched(tmp_path: Pa
 
 def test_a_faithful_summary_tells_all_kinds_of_facts_and_is_understood() -> None:
     words = {1: "w123456", 2: "choice-12345", 3: "keep/3"}
-    assert facts.stated([Part("user", "\n".join(facts.lines(words)))]) == words
+    assert facts.stated([Part("user", "\n".join(facts.lines(words, SPOKEN)))], SPOKEN) == words
+
+
+def worded(prints: str) -> Job:
+    return Job(
+        steps=7,
+        output_bytes=2_000,
+        step_s=0.3,
+        prints=prints,
+        facts=[
+            ScenarioFact(
+                kind="printed", told_in=1, needed_from=7, wording='"held by": "{}"', amid=True
+            ),
+            ScenarioFact(
+                kind="changed",
+                told_in=1,
+                changed_in=[2, 4],
+                needed_from=7,
+                wording="100% sure: it listens on {} now",
+                value="number",
+                amid=True,
+            ),
+            ScenarioFact(kind="decided", told_in=2, needed_from=7, wording="it goes by {} here"),
+            ScenarioFact(
+                kind="corrected",
+                told_in=1,
+                changed_in=3,
+                needed_from=7,
+                wording="das Verzeichnis heißt {}",
+                value="letters",
+            ),
+            ScenarioFact(kind="told", told_in=3, needed_from=7, wording="{} is the customer's id"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("prints", ["words", "log", "tests", "data"])
+def test_facts_in_words_of_the_scenarios_own_are_printed_said_and_understood(
+    tmp_path: Path, prints: str
+) -> None:
+    chosen, folder = worded(prints), tmp_path / "project"
+    parts = [Part("user", job.make(folder, chosen))]
+    for step in range(1, 7):
+        parts.append(Part("assistant", facts.said_before(chosen, step)))
+        printed = sh(folder, "job/step", str(step))
+        assert 1_900 < len(printed) < 2_400
+        lines = printed.strip().split("\n")
+        if step == 1 and prints != "data":
+            assert 5 < len(lines) // 2 - 3 < lines.index(next(x for x in lines if "held" in x))
+        parts.append(Part("tool", printed))
+        parts.append(Part("user", job.said_by_user(folder, chosen, step)))
+    words = facts.stated(parts, chosen)
+    assert sorted(words) == [1, 2, 3, 4, 5]
+    for left_out in (5, 11):  # the second value, the third one
+        assert facts.stated(parts[:left_out], chosen)[2] != words[2]
+    summary = Part("user", "\n".join(facts.lines(words, chosen)).replace(" ", "\n  "))
+    assert facts.stated([summary], chosen) == words
+    assert "step 7 of 7 done" in sh(
+        folder, "job/step", *f"7{facts.arguments(chosen, 7, words)}".split()
+    )

@@ -174,7 +174,7 @@ class Script:
         step = self._step(memory)
         if step is not None:
             self.last = f"step {step}"
-            job, words = self.scenario.job, facts.stated(ask.parts)
+            job, words = self.scenario.job, facts.stated(ask.parts, self.scenario.job)
             text = f"Step {step}. {facts.said_before(job, step)}".strip()
             given = facts.arguments(job, step, words)
             meddled = facts.meddled(job, step, words)
@@ -211,10 +211,12 @@ class Script:
         self, ask: Ask, memory: ModelMemory
     ) -> tuple[frozenset[int], int, list[str]]:
         """What it reports when asked for a summary: steps done, the total, and facts."""
-        summary, steps = self.scenario.summary, self.scenario.job.steps
+        summary, job = self.scenario.summary, self.scenario.job
+        steps = job.steps
         if summary == "forgets":
             return frozenset(), steps, []
-        fact_lines = facts.lines(facts.stated(ask.parts)) if summary == "faithful" else []
+        known = facts.stated(ask.parts, job) if summary == "faithful" else {}
+        fact_lines = facts.lines(known, job)
         return memory.known, steps, fact_lines
 
     def _next_turn(self, ask: Ask, *, is_lost: bool) -> ModelReply:

@@ -1,18 +1,28 @@
 """Facts that exist only in a conversation: how a step prints them, how the model states and
 remembers them, and how a step asks for them. Pure.
 
-A word is derived from the repository's first commit, so it is different in every play, and no
+A value is derived from the repository's first commit, so it is different in every play, and no
 file contains it. What the model decides is its own word, and the step knows only its checksum.
+A scenario may choose the words in which a fact is told; the model knows it by these words.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha1
 from zlib import crc32
 
 from segue.drill.model.ask import Part
-from segue.drill.scenarios.types import Job
+from segue.drill.scenarios.types import Job, ScenarioFact
 
+_VALUE = {
+    "word": r"(?<![\w-])w[0-9]{4,10}\b",
+    "number": r"(?<![\w-])[2-6][0-9]{4}\b",
+    "letters": r"(?<![\w-])q[aeioubdgkl]{4,10}\b",
+}
+_CHOICE = r"\bchoice-[0-9]{4,10}\b"
+_GAP = "{}"
+_WITHDRAWN = "; {} was wrong"
 _PRINTED = re.compile(r"\bfact ([1-9][0-9]?) is (?:now )?(w[0-9]{4,10})\b")
 _TAKEN_BACK = re.compile(r"\bfact ([1-9][0-9]?) is now w[0-9]{4,10}, not (w[0-9]{4,10})\b")
 _FORBIDDEN = re.compile(r"\bdo not touch (keep/([1-9][0-9]?))\b", re.IGNORECASE)
@@ -21,17 +31,35 @@ _DECIDED = re.compile(r"\bdecided to use (choice-[0-9]{4,10}) for fact ([1-9][0-
 Known = Mapping[int, str]
 
 
-def stated(parts: Sequence[Part]) -> dict[int, str]:
+def stated(parts: Sequence[Part], job: Job) -> dict[int, str]:
     """What a conversation tells of them, by number: the last word counts, and one that was taken
     back never does. Of what must not be touched, the file."""
     found: dict[int, str] = {}
+    worded = {
+        number: (_worded(fact, fact.wording), _worded(fact, _WITHDRAWN))
+        for number, fact in enumerate(job.facts, 1)
+        if fact.wording
+    }
     wrong = {(int(m[1]), m[2]) for part in parts for m in _TAKEN_BACK.finditer(part.text)}
+    for number, (_, withdrawn) in worded.items():
+        wrong |= {(number, m[1]) for part in parts for m in withdrawn.finditer(part.text)}
     for part in parts:
         hits = [(m.start(), int(m[1]), m[2]) for m in _PRINTED.finditer(part.text)]
         hits += [(m.start(), int(m[2]), m[1]) for m in _DECIDED.finditer(part.text)]
         hits += [(m.start(), int(m[2]), m[1]) for m in _FORBIDDEN.finditer(part.text)]
+        for number, (told, _) in worded.items():
+            hits += [(m.start(), number, m[1]) for m in told.finditer(part.text)]
         found |= {number: word for _, number, word in sorted(hits) if (number, word) not in wrong}
     return found
+
+
+def _worded(fact: ScenarioFact, wording: str) -> re.Pattern[str]:
+    """Finds the value of a fact in these words, however they are laid out."""
+    before, _, after = (
+        r"\s+".join(map(re.escape, re.split(r"\s+", side))) for side in wording.partition(_GAP)
+    )
+    value = _CHOICE if fact.kind == "decided" else _VALUE[fact.value]
+    return re.compile(f"{before}({value}){after}", re.IGNORECASE)
 
 
 def kept_file(number: int) -> str:
@@ -63,13 +91,21 @@ def said_by_user(job: Job, step: int, word: Callable[[int, str], str]) -> str:
         if fact.spoken_in != step:
             continue
         if fact.kind == "told":
-            said.append(f"One thing I had not told you: fact {number} is {word(number, 'word')}.")
+            told = _told(fact, number, word(number, "word"))
+            said.append(f"One thing I had not told you: {told}.")
         elif fact.kind == "corrected":
             old, new = word(number, "word"), word(number, "new")
-            said.append(f"Correction: fact {number} is now {new}, not {old}.")
+            if fact.wording:
+                said.append(f"No, {_told(fact, number, new)}{_WITHDRAWN.replace(_GAP, old)}.")
+            else:
+                said.append(f"Correction: fact {number} is now {new}, not {old}.")
         else:
             said.append(f"Do not touch {kept_file(number)}.")
     return " ".join(said)
+
+
+def _told(fact: ScenarioFact, number: int, value: str) -> str:
+    return fact.wording.replace(_GAP, value) if fact.wording else f"fact {number} is {value}"
 
 
 def choice(number: int) -> str:
@@ -80,7 +116,9 @@ def choice(number: int) -> str:
 def said_before(job: Job, step: int) -> str:
     """What the model says with a step's command, if it makes a decision there."""
     earlier = [
-        f"I decided to use {choice(number)} for fact {number}, because nothing else is free."
+        f"That went as it should; {_told(fact, number, choice(number))}, and all else stays."
+        if fact.wording
+        else f"I decided to use {choice(number)} for fact {number}, because nothing else is free."
         for number, fact in enumerate(job.facts, 1)
         if fact.kind == "decided" and fact.told_in == step
     ]
@@ -97,12 +135,14 @@ def arguments(job: Job, step: int, words: Known) -> str:
     return "".join(f" {words[number]}" for number in needed if number in words)
 
 
-def lines(words: Known) -> list[str]:
+def lines(words: Known, job: Job) -> list[str]:
     """The facts, as a summary tells them."""
-    return [_line(number, word) for number, word in sorted(words.items())]
+    return [_line(job.facts[number - 1], number, word) for number, word in sorted(words.items())]
 
 
-def _line(number: int, word: str) -> str:
+def _line(fact: ScenarioFact, number: int, word: str) -> str:
+    if fact.wording:
+        return _told(fact, number, word)
     if word == kept_file(number):
         return f"do not touch {word}"
     is_choice = word.startswith("choice-")
@@ -150,25 +190,52 @@ def check_script(job: Job) -> str:
     return "\n".join(pieces) if job.facts else ""
 
 
-def tell_script(job: Job) -> str:
-    """The part that prints them."""
+def tell_script(job: Job, *, amid: bool) -> str:
+    """The part that prints them: before its other output, or in the middle of it."""
     pieces = []
     for number, fact in enumerate(job.facts, 1):
-        if fact.kind not in ("printed", "changed", "corrected"):
+        if fact.kind not in ("printed", "changed", "corrected") or fact.amid is not amid:
             continue
-        pieces.append(_tells(number, fact.told_in, "word"))
-        if fact.kind == "changed" and fact.changed_in is not None:
-            pieces.append(_tells(number, fact.changed_in, "new", " now"))
+        pieces.append(_tells(job, number, fact.told_in, "word"))
+        if fact.kind == "changed":
+            for place, step in enumerate(fact.changes, 1):
+                name = "new" if place == len(fact.changes) else f"new{place}"
+                pieces.append(_tells(job, number, step, name, now=" now"))
     return "\n".join(pieces)
 
 
-def _tells(number: int, step: int, name: str, now: str = "") -> str:
-    return f'[ "$n" -ne {step} ] || echo "fact {number} is{now} $(fact {number} {name})"'
+def _tells(job: Job, number: int, step: int, name: str, now: str = "") -> str:
+    fact = job.facts[number - 1]
+    wording = fact.wording or f"fact {number} is{now} {_GAP}"
+    is_item = fact.amid and job.prints == "data"
+    wording = f'{{"id": 0, {wording}}}, ' if is_item else f"{wording}\n"
+    before, _, after = (text.replace("\\", r"\\").replace("%", "%%").replace("\n", r"\n")
+                        for text in wording.partition(_GAP))  # fmt: skip
+    text = shlex.quote(f"{before}%s{after}")
+    return f'[ "$n" -ne {step} ] || printf {text} "$(fact {number} {name})"'
 
 
-FUNCTION = """\
+def function(job: Job) -> str:
+    """The shell function that prints a fact's value."""
+    forms = {"number": [], "letters": []}  # type: dict[str, list[str]]
+    for number, fact in enumerate(job.facts, 1):
+        if fact.value in forms:
+            forms[fact.value].append(str(number))
+    cases = [f"    {'|'.join(numbers)}) {_FORMED[form]} ;;\n" for form, numbers in forms.items()
+             if numbers]  # fmt: skip
+    return _FUNCTION.replace("@CASES@", "".join(cases))
+
+
+_FORMED = {
+    "number": "printf %s $((sum % 45000 + 20000))",
+    "letters": 'printf \'q%s\' "$(printf %s "$sum" | tr 0-9 aeioubdgkl)"',
+}
+_FUNCTION = """\
 fact() {
     first=$(git rev-list --max-parents=0 HEAD | tail -n 1)
-    printf 'w%s' "$(printf '%s %s %s' "$first" "$1" "$2" | cksum | cut -d' ' -f1)"
+    sum=$(printf '%s %s %s' "$first" "$1" "$2" | cksum | cut -d' ' -f1)
+    case $1 in
+@CASES@    *) printf 'w%s' "$sum" ;;
+    esac
 }
 """

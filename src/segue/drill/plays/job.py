@@ -118,7 +118,7 @@ def said_by_user(folder: Path, job: Job, step: int) -> str:
     """What the user says while this step runs; "" if nothing."""
 
     def word(number: int, name: str) -> str:
-        script = f"{_GIT_SH}{facts.FUNCTION}fact {number} {name}\n"
+        script = f"{_GIT_SH}{facts.function(job)}fact {number} {name}\n"
         # The script goes to the folder above its own.
         argv = ["sh", "-c", script, str(folder / "job" / "step")]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)  # noqa: S603
@@ -193,9 +193,11 @@ def _step(job: Job) -> str:
         .replace("@SPIKE@", str(job.spike_step or 0))
         .replace("@SPIKE_BYTES@", str(job.spike_bytes))
         .replace("@SECONDS@", f"{job.step_s:.3f}")
-        .replace("@FACTS@", facts.FUNCTION if job.facts else "")
+        .replace("@FACTS@", facts.function(job) if job.facts else "")
         .replace("@CHECK@", facts.check_script(job))
-        .replace("@TELL@", facts.tell_script(job))
+        .replace("@TELL@", facts.tell_script(job, amid=False))
+        .replace("@AMID@", facts.tell_script(job, amid=True))
+        .replace("@FORM@", job.prints)
     )
 
 
@@ -242,23 +244,42 @@ echo "step $n of @STEPS@ done"
 @TELL@
 bytes=@BYTES@
 [ "$n" -eq @SPIKE@ ] && bytes=@SPIKE_BYTES@
-awk -v seed="$n" -v left="$bytes" 'BEGIN {
-    count = split("amber basin cedar delta ember fjord grove heron inlet jetty knoll larch " \
-        "meadow nectar orchid pebble quartz raven saddle thicket umber valley willow yarrow " \
-        "anvil beacon copper dapple echo flint garnet harbor ivory juniper kelp lantern " \
-        "marble nimbus opal prairie quiver ripple sable tundra upland velvet walnut zephyr", word)
-    state = seed * 7919 + 17
-    while (left > 0) {
-        line = ""
-        while (length(line) < 60) {
-            state = (state * 16807) % 2147483647
-            line = line word[state % count + 1] " " state % 997 " "
+noise() {
+    awk -v seed="$n$1" -v left="$2" -v form=@FORM@ 'BEGIN {
+        count = split("amber basin cedar delta ember fjord grove heron inlet jetty knoll larch " \
+            "meadow nectar orchid pebble quartz raven saddle thicket umber valley willow yarrow " \
+            "anvil beacon copper dapple echo flint garnet harbor ivory juniper kelp lantern " \
+            "marble nimbus opal prairie quiver ripple sable tundra upland velvet walnut zephyr", \
+            word)
+        state = seed * 7919 + 17
+        while (left > 0) {
+            line = ""
+            do {
+                state = (state * 16807) % 2147483647
+                some = word[state % count + 1]
+                number = state % 997
+                if (form == "log")
+                    line = sprintf("2026-11-%02dT10:%02d:%02dZ INFO %s request %d of shard %d",
+                        number % 28 + 1, state % 60, number % 60, "handled", number, seed % 7)
+                else if (form == "tests")
+                    line = sprintf("tests/test_%s.py::test_%s_%d PASSED %32s", some,
+                        word[state % 41 + 1], number, "[ " number % 100 "%]")
+                else if (form == "data")
+                    line = line sprintf("{\"id\": %d, \"name\": \"%s\", \"up\": true}, ", \
+                        number, some)
+                else
+                    line = line some " " number " "
+            } while (length(line) < 60 && (form == "words" || form == "data"))
+            line = substr(line, 1, left - 1)
+            printf "%s%s", line, form == "data" ? "" : "\n"
+            left -= length(line) + 1
         }
-        line = substr(line, 1, left - 1)
-        print line
-        left -= length(line) + 1
-    }
-}'
+    }'
+}
+noise 0 $((bytes / 2))
+@AMID@
+noise 1 $((bytes - bytes / 2))
+[ @FORM@ != data ] || echo
 echo "step $n of @STEPS@ done"
 """
 

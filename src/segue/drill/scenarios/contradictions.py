@@ -107,11 +107,20 @@ def _fact(fact: ScenarioFact, job: Job) -> Iterator[tuple[str, str]]:
         yield "told_in", f"there is no step {fact.told_in}: the last is {job.steps}"
     known_in = fact.told_in
     if fact.kind in ("changed", "corrected"):
-        if fact.changed_in is None or fact.changed_in <= fact.told_in:
+        times = [fact.told_in, *fact.changes]
+        if len(times) == 1 or times != sorted(set(times)):
             yield "changed_in", f"a fact that changes needs a later step than {fact.told_in}"
-        known_in = fact.changed_in or fact.told_in
+        if fact.kind == "corrected" and len(fact.changes) > 1:
+            yield "changed_in", "the user corrects it once"
+        known_in = max(times)
     elif fact.changed_in is not None:
         yield "changed_in", 'is only for the kinds "changed" and "corrected"'
+    if fact.wording and (fact.wording.count("{}") != 1 or not fact.wording.isprintable()):
+        yield "wording", "must be one line that contains {} once"
+    if fact.wording and fact.kind == "forbidden":
+        yield "wording", "what is forbidden has its own words"
+    if fact.amid and fact.kind not in ("printed", "changed", "corrected"):
+        yield "amid", "is only for what a step prints"
     if fact.spoken_in and job.step_s < EVENT_S:
         why = f"job.step_s must be {EVENT_S} or more"
         yield "kind", f"a step ends before the user can speak: {why}"

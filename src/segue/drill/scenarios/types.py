@@ -26,13 +26,24 @@ class ScenarioFact(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     kind: Literal["printed", "decided", "changed", "told", "corrected", "forbidden"]
     told_in: int  # the step
     needed_from: int  # this step and everything that follow
-    changed_in: int | None = None
+    changed_in: int | list[int] | None = None  # the step, or several
+    wording: str = ""
+    """The words in which it is told, with {} for the value. "": "fact 1 is {}"."""
+    value: Literal["word", "number", "letters"] = "word"
+    amid: bool = False  # in the middle of what the step prints
+
+    @property
+    def changes(self) -> list[int]:
+        """The steps in which it gets another value."""
+        if self.changed_in is None:
+            return []
+        return self.changed_in if isinstance(self.changed_in, list) else [self.changed_in]
 
     @property
     def spoken_in(self) -> int | None:
         """The step in which the user says it; None if they do not, or in the task."""
         if self.kind == "corrected":
-            return self.changed_in
+            return next(iter(self.changes), None)
         return self.told_in or None if self.kind in ("told", "forbidden") else None
 
 
@@ -41,6 +52,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 
     steps: int = 8
     output_bytes: int = 2_000  # bytes that each step prints
+    prints: Literal["words", "log", "tests", "data"] = "words"  # the form of that
     step_s: float = 0.0  # how long each takes
     spike_step: int | None = None  # this step prints more than the others
     spike_bytes: int = 20_000  # this many bytes; agents truncate much longer output
