@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -347,7 +348,7 @@ def test_a_faithful_summary_tells_all_kinds_of_facts_and_is_understood() -> None
     assert facts.stated([Part("user", "\n".join(facts.lines(words, SPOKEN)))], SPOKEN) == words
 
 
-def worded(prints: str) -> Job:
+def worded(prints: Literal["words", "log", "tests", "data"]) -> Job:
     return Job(
         steps=7,
         output_bytes=2_000,
@@ -372,7 +373,7 @@ def worded(prints: str) -> Job:
                 told_in=1,
                 changed_in=3,
                 needed_from=7,
-                wording="das Verzeichnis heißt {}",
+                wording="-> das Verzeichnis heißt {}",
                 value="letters",
             ),
             ScenarioFact(kind="told", told_in=3, needed_from=7, wording="{} is the customer's id"),
@@ -382,7 +383,7 @@ def worded(prints: str) -> Job:
 
 @pytest.mark.parametrize("prints", ["words", "log", "tests", "data"])
 def test_facts_in_words_of_the_scenarios_own_are_printed_said_and_understood(
-    tmp_path: Path, prints: str
+    tmp_path: Path, prints: Literal["words", "log", "tests", "data"]
 ) -> None:
     chosen, folder = worded(prints), tmp_path / "project"
     parts = [Part("user", job.make(folder, chosen))]
@@ -399,6 +400,8 @@ def test_facts_in_words_of_the_scenarios_own_are_printed_said_and_understood(
     assert sorted(words) == [1, 2, 3, 4, 5]
     for left_out in (5, 11):  # the second value, the third one
         assert facts.stated(parts[:left_out], chosen)[2] != words[2]
+    marked = Part("user", f"100% sure: it listens on 20000 now (later: {words[2]})")
+    assert facts.stated([marked], chosen) == {2: words[2]}
     summary = Part("user", "\n".join(facts.lines(words, chosen)).replace(" ", "\n  "))
     assert facts.stated([summary], chosen) == words
     assert "step 7 of 7 done" in sh(

@@ -375,6 +375,14 @@ def test_a_value_that_changed_is_reported_with_the_new_one() -> None:
     assert "the staging port is now 5002" in text
 
 
+def test_an_old_value_does_not_follow_a_summary_that_has_the_current_one() -> None:
+    digest = digest_of(
+        *run("./ports a", "staging port is 4001"), *run("./ports b", "staging port is 5002")
+    )
+    assert "4001" not in text_of(digest, told="The staging port is 5002.")
+    assert "4001 (later: 5002)" in text_of(digest, told="The staging port is open.")
+
+
 def test_a_call_that_prints_an_old_value_again_does_not_bring_it_back() -> None:
     """As an agent that forgot what it did does a step once more."""
     digest = digest_of(

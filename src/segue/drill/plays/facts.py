@@ -23,6 +23,7 @@ _VALUE = {
 _CHOICE = r"\bchoice-[0-9]{4,10}\b"
 _GAP = "{}"
 _WITHDRAWN = "; {} was wrong"
+_LATER = re.compile(r"[^\n]{0,80}?\(later: ([^\s()]+)\)")  # as segue marks an outdated value
 _PRINTED = re.compile(r"\bfact ([1-9][0-9]?) is (?:now )?(w[0-9]{4,10})\b")
 _TAKEN_BACK = re.compile(r"\bfact ([1-9][0-9]?) is now w[0-9]{4,10}, not (w[0-9]{4,10})\b")
 _FORBIDDEN = re.compile(r"\bdo not touch (keep/([1-9][0-9]?))\b", re.IGNORECASE)
@@ -48,9 +49,14 @@ def stated(parts: Sequence[Part], job: Job) -> dict[int, str]:
         hits += [(m.start(), int(m[2]), m[1]) for m in _DECIDED.finditer(part.text)]
         hits += [(m.start(), int(m[2]), m[1]) for m in _FORBIDDEN.finditer(part.text)]
         for number, (told, _) in worded.items():
-            hits += [(m.start(), number, m[1]) for m in told.finditer(part.text)]
+            hits += [(m.start(), number, _newest(m, part.text)) for m in told.finditer(part.text)]
         found |= {number: word for _, number, word in sorted(hits) if (number, word) not in wrong}
     return found
+
+
+def _newest(match: re.Match[str], text: str) -> str:
+    later = _LATER.match(text, match.end())
+    return match[1] if later is None else later[1]
 
 
 def _worded(fact: ScenarioFact, wording: str) -> re.Pattern[str]:
@@ -212,7 +218,7 @@ def _tells(job: Job, number: int, step: int, name: str, now: str = "") -> str:
     before, _, after = (text.replace("\\", r"\\").replace("%", "%%").replace("\n", r"\n")
                         for text in wording.partition(_GAP))  # fmt: skip
     text = shlex.quote(f"{before}%s{after}")
-    return f'[ "$n" -ne {step} ] || printf {text} "$(fact {number} {name})"'
+    return f'[ "$n" -ne {step} ] || printf -- {text} "$(fact {number} {name})"'
 
 
 def function(job: Job) -> str:

@@ -37,6 +37,8 @@ _KINDS = {
     "remark": "said",
 }
 _NAMED = re.compile(r"[\w./-]*[\d/_.][\w/-]+|[A-Z][\w-]{3,}")
+LATER = re.compile(r" \(later: ([^\n]*)\)$")
+"""What follows a value that has changed since."""
 _LINES_MAX = 40  # of one result
 _MORE, _MORE_MAX = 0.05, 1.5  # what each further line of the same result loses
 _NOTHING_NEW = 2.0  # a score: only lines like many others
@@ -201,9 +203,17 @@ def _outcomes(
         if not outcome.lines:
             found.append(Entry(outcome.score, head))
         for place, worth in _best(outcome):
-            if always or not stands_in(outcome.lines[place], summary):
-                found.append(Entry(worth + more, below(outcome.lines[place]), head, number))
+            text = outcome.lines[place]
+            if always or not (stands_in(text, summary) or _is_outdated(text, summary)):
+                found.append(Entry(worth + more, below(text), head, number))
     return found
+
+
+def _is_outdated(text: str, summary: str) -> bool:
+    """Whether a line states a value that has changed since, and the summary has the current one.
+    Below the summary, the old value would look like a newer one."""
+    later = LATER.search(text)
+    return later is not None and later[1] in summary
 
 
 def _best(outcome: CommandResult) -> list[tuple[int, float]]:
