@@ -28,7 +28,7 @@ from segue.core.handoffs.document import (
 )
 from segue.core.sessions.remarks import Todo
 from segue.core.stops.reasons import StopReason
-from segue.sessions.documents import own_document
+from segue.sessions.documents import Predecessor, own_document
 from segue.system.config.prompts import load
 from segue.system.files import documents as handoffs
 from segue.system.files.documents import read_document
@@ -441,3 +441,23 @@ def test_a_rule_made_document_tells_what_only_the_conversation_held(tmp_path: Pa
     missed = [(fact.kind, fact.depth) for fact in planted if fact.needle not in document]
     assert len(missed) <= len(planted) // 20, missed
     assert check(document) == ""
+
+
+def test_a_rule_made_document_tells_what_the_sessions_before_it_knew(tmp_path: Path) -> None:
+    said = [{"type": "text", "text": "I decided to use umbra for the lease, as it is free."}]
+    first = claude_session(
+        tmp_path, prompt("The task."), reply(1, 100, content=said), session="before"
+    )
+    path = claude_session(tmp_path, prompt("Go on with the work."), reply(1, 100))
+    told = own_document(
+        "claude",
+        str(path),
+        SESSION,
+        str(tmp_path),
+        id="h-1",
+        at=1.0,
+        percent=88.0,
+        env={},
+        earlier=[Predecessor("claude", "before", str(first))],
+    )
+    assert "umbra" in told

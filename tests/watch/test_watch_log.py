@@ -13,6 +13,7 @@ import pytest
 
 from segue.errors import StateError
 from segue.watch import log as log_module
+from segue.watch import owners
 from segue.watch.log import LASTING, Log, Note, open_log
 
 
@@ -201,3 +202,15 @@ def test_a_note_of_a_form_that_nobody_knows_still_counts(place: Path) -> None:
     log.append("daemon", at=1)
     log._file().db.execute("UPDATE note SET data = '[not json'")
     assert log.since(0) == [Note(seq=1, at=1, kind="daemon")]
+
+
+def test_the_sessions_before_one_are_known_by_its_handoffs_the_oldest_first(place: Path) -> None:
+    log = Log(place)
+    pairs = [("a", "b"), ("b", "c"), ("x", "y"), ("c", "d")]
+    for old, new in pairs:
+        data = {"agent": "claude", "outcome": "done", "session_id": old, "new_session_id": new}
+        log.append("metrics", at=1.0, agent="claude", session_id=old, data=data)
+    found = [("claude", "a"), ("claude", "b"), ("claude", "c")]
+    assert owners.predecessors(log, "claude", "d") == found
+    assert owners.predecessors(log, "claude", "a") == []
+    assert owners.predecessors(log, "codex", "d") == []

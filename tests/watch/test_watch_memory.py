@@ -71,6 +71,35 @@ def test_facts_of_every_kind_are_known_after_a_handoff(agent: str, tmp_path: Pat
         assert "took over from" in watch.segue("show", arrived.session_id)
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode"])
+def test_facts_of_a_session_before_the_last_are_known_after_two_handoffs(
+    agent: str, tmp_path: Path
+) -> None:
+    """The session in between never needs them, and its own document has no fact."""
+    job = Job(
+        steps=20,
+        step_s=1.2,
+        output_bytes=8_000,
+        facts=[
+            ScenarioFact(
+                kind="printed", told_in=2, needed_from=18, wording="the shard is {}", amid=True
+            ),
+            ScenarioFact(
+                kind="decided", told_in=2, needed_from=18, wording="the queue goes by {} here"
+            ),
+        ],
+    )
+    scenario = Scenario(about="", job=job, context=Context(fills_after_steps=9), summary="lazy")
+    with (
+        open_tui(agent, tmp_path, scenario) as tui,
+        watching(tmp_path / "segue", tui.env, "--auto") as watch,
+    ):
+        begin_work(tui)
+        watch.until(lambda: done(tui, job) >= 17, "both handoffs", 2 * LIMIT_S)
+        assert len(watch.notes("metrics")) >= 2
+        await_job(tui, job)
+
+
 def test_through_its_hooks_claude_is_told_what_its_own_compaction_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,14 @@ class KnownWork(NamedTuple):
     salvaged: Salvaged
 
 
+class Predecessor(NamedTuple):
+    """A session whose work a later one took over."""
+
+    agent: str
+    session_id: str
+    path: str
+
+
 def known_work(agent: str, path: str, session_id: str, cwd: str) -> KnownWork:
     """What a session was asked to do, and what it did. If it was itself started by a handoff, its
     task and the user's words come from there. Never raises."""
@@ -65,10 +73,19 @@ def _task_and_document(
 
 
 def checkpoint_of(
-    known: KnownWork, agent: str, path: str, session_id: str, cwd: str, *, window_tokens: int = 0
+    known: KnownWork,
+    agent: str,
+    path: str,
+    session_id: str,
+    cwd: str,
+    *,
+    window_tokens: int = 0,
+    earlier: Iterable[Predecessor] = (),
 ) -> Checkpoint:
     """The rule-made checkpoint, including secrets (see `checkpoint.clean`)."""
     digest = Builder([known.task] if known.task else [])
+    for before in earlier:
+        read_session(digest, before.agent, before.path, before.session_id)
     read_session(digest, agent, path, session_id)
     return compose(
         known.task,
@@ -98,14 +115,16 @@ def own_document(
     at: float,
     percent: float,
     env: Mapping[str, str],
+    earlier: Iterable[Predecessor] = (),
 ) -> str:
     """The rule-made document of a session, live or dead, from its records and the files. If `path`
     is "", the agent's home is searched according to `env`. If the session was itself started by a
-    handoff, the user's words from there are included. Never raises; the less can be read, the less
-    it says."""
-    path = path or _path_of(agent, session_id, cwd, env)
+    handoff, the user's words from there are included, and what the sessions before it (`earlier`,
+    the oldest first) knew. Never raises; the less can be read, the less it says."""
+    path = path or path_of(agent, session_id, cwd, env)
+    known = known_work(agent, path, session_id, cwd)
     return own(
-        checkpoint_of(known_work(agent, path, session_id, cwd), agent, path, session_id, cwd),
+        checkpoint_of(known, agent, path, session_id, cwd, earlier=earlier),
         id=id,
         agent=agent,
         session_id=session_id,
@@ -202,7 +221,8 @@ def _paths(prompt: str, name: str) -> Iterable[str]:
                 yield whole[place + 1 :]
 
 
-def _path_of(agent: str, session_id: str, cwd: str, env: Mapping[str, str]) -> str:
+def path_of(agent: str, session_id: str, cwd: str, env: Mapping[str, str]) -> str:
+    """Where an agent keeps a session in its home; "" if that is unknown."""
     drive = drives.find(agent)
     if drive is None or drive.session_file is None or not session_id:
         return ""

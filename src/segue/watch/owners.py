@@ -14,6 +14,7 @@ from segue.system.files import state
 from segue.watch.log import LOG_NAME, Log
 
 _DONE = "done"
+_PREDECESSORS = 8  # the newest of a longer line: each of their files is read whole
 
 
 def with_owners(
@@ -98,6 +99,17 @@ def _with_handoffs(sessions: list[Session], log: Log | None) -> list[Session]:
         else session
         for session in sessions
     ]
+
+
+def predecessors(log: Log, agent: str, session_id: str) -> list[tuple[str, str]]:
+    """The sessions, by agent and id, whose work this one continues after handoffs in a terminal,
+    the oldest first."""
+    before = {(agent, new): (agent, old) for (agent, old), new in _successors(log).items()}
+    found: list[tuple[str, str]] = []
+    key = (agent, session_id)
+    while (key := before.get(key, ("", ""))) != ("", "") and key not in found:
+        found.append(key)
+    return found[:_PREDECESSORS][::-1]
 
 
 def _successors(log: Log) -> dict[tuple[str, str], str]:

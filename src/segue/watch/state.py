@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from segue import agents
 from segue.agents.contracts.terminal import Terminal
 from segue.core.names import SessionName, matching
 from segue.core.policy import Policy
@@ -16,9 +17,11 @@ from segue.core.sessions.types import Session
 from segue.core.terminals.screen import Screen
 from segue.errors import SegueError, StateError
 from segue.runs.clock import Clock
+from segue.sessions.documents import Predecessor, path_of
 from segue.system.notices import Notices
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.typist import TypingRefused, Typist
+from segue.watch import owners
 from segue.watch.log import Log, Note
 from segue.watch.outside import DocumentFiles, SessionRecords
 from segue.watch.rules import Rules
@@ -86,6 +89,19 @@ class DaemonState:
     def policy(self, session: Session) -> Policy:
         """The user's rules for this session."""
         return self.rules.policy(session.agent, session.model, session.cwd)
+
+    def predecessors(self, agent: str, session_id: str, path: str, cwd: str) -> list[Predecessor]:
+        """The sessions whose work this one continues after handoffs in a terminal, the oldest
+        first. `path` is its own; in a database, it is theirs too."""
+        store = agents.stores().get(agent)
+        is_shared = store is not None and store.database
+        found = []
+        for name in owners.predecessors(self.log, agent, session_id):
+            with self.lock:
+                tracked = self.tracked.get(name)
+            place = path if is_shared else path_of(*name, cwd, self.env)
+            found.append(Predecessor(*name, tracked.session.path if tracked else place))
+        return found
 
     def note(self, kind: str, session: Session | None, data: dict[str, Any]) -> Note:
         """Writes a note into the log, without secrets, and wakes up readers."""

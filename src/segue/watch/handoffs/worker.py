@@ -402,9 +402,11 @@ class HandoffWorker:
         return self.state.documents.folder(cycle.cwd, self.observer.policy(cycle).handoff_folder)
 
     def _fields(self, cycle: TerminalHandoff) -> dict[str, Any]:
+        path = self.observer.place(cycle).path
         return {
             "agent": cycle.agent,
-            "path": self.observer.place(cycle).path,
+            "path": path,
+            "earlier": self.state.predecessors(cycle.agent, cycle.session_id, path, cycle.cwd),
             "session_id": cycle.session_id,
             "cwd": cycle.cwd,
             "id": cycle.id,

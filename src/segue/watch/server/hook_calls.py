@@ -13,7 +13,7 @@ from segue.core.handoffs.digest import Builder, left_out
 from segue.core.handoffs.machine.types import HandoffStep
 from segue.core.sessions.types import Session
 from segue.sessions.digest import read_session
-from segue.sessions.documents import own_document
+from segue.sessions.documents import Predecessor, own_document
 from segue.system.files import documents as handoffs
 from segue.system.files import spool, state
 from segue.watch.daemon import Watch
@@ -153,6 +153,7 @@ class HookCalls:
         text = own_document(
             agent=session.agent,
             path=session.path,
+            earlier=self._predecessors(session),
             session_id=session.session_id,
             cwd=session.cwd,
             id=id,
@@ -169,6 +170,8 @@ class HookCalls:
         if not self.state.policy(session).recall_after_compaction:
             return
         builder = Builder()
+        for before in self._predecessors(session):
+            read_session(builder, before.agent, before.path, before.session_id)
         read_session(builder, session.agent, session.path, session.session_id)
         window = session.reading.window_tokens if session.reading else 0
         known = left_out(
@@ -178,6 +181,9 @@ class HookCalls:
             self._known[session.agent, session.session_id] = known
             if len(self._known) > _MAX_KEPT:
                 del self._known[next(iter(self._known))]
+
+    def _predecessors(self, session: Session) -> list[Predecessor]:
+        return self.state.predecessors(session.agent, session.session_id, session.path, session.cwd)
 
     def read_spool(self) -> None:
         """Reads what hooks stored while there was no daemon, once all sessions are known."""
