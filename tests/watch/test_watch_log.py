@@ -13,8 +13,8 @@ import pytest
 
 from segue.errors import StateError
 from segue.watch import log as log_module
-from segue.watch import owners
 from segue.watch.log import LASTING, Log, Note, open_log
+from segue.watch.predecessors import predecessors
 
 
 @pytest.fixture
@@ -211,6 +211,6 @@ def test_the_sessions_before_one_are_known_by_its_handoffs_the_oldest_first(plac
         data = {"agent": "claude", "outcome": "done", "session_id": old, "new_session_id": new}
         log.append("metrics", at=1.0, agent="claude", session_id=old, data=data)
     found = [("claude", "a"), ("claude", "b"), ("claude", "c")]
-    assert owners.predecessors(log, "claude", "d") == found
-    assert owners.predecessors(log, "claude", "a") == []
-    assert owners.predecessors(log, "codex", "d") == []
+    assert predecessors(log, "claude", "d") == found
+    assert predecessors(log, "claude", "a") == []
+    assert predecessors(log, "codex", "d") == []

@@ -45,6 +45,16 @@ class Predecessor(NamedTuple):
     path: str
 
 
+def predecessor(
+    agent: str, session_id: str, *, successor: str, cwd: str, env: Mapping[str, str]
+) -> Predecessor:
+    """The session with this id, in the database `successor` or in its agent's home."""
+    store = agents.stores().get(agent)
+    is_shared = store is not None and store.database
+    path = successor if is_shared else path_of(agent, session_id, cwd, env)
+    return Predecessor(agent, session_id, path)
+
+
 def known_work(agent: str, path: str, session_id: str, cwd: str) -> KnownWork:
     """What a session was asked to do, and what it did. If it was itself started by a handoff, its
     task and the user's words come from there. Never raises."""

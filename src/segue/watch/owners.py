@@ -14,7 +14,6 @@ from segue.system.files import state
 from segue.watch.log import LOG_NAME, Log
 
 _DONE = "done"
-_PREDECESSORS = 8  # the newest of a longer line: each of their files is read whole
 
 
 def with_owners(
@@ -88,31 +87,21 @@ def _with_handoffs(sessions: list[Session], log: Log | None) -> list[Session]:
         return sessions
     own = Log(path) if log is None else log
     try:
-        successors = _successors(own)
+        found = successors(own)
     finally:
         if log is None:
             own.close()
     return [
         replace(session, handed_over_to=successor)
         if not session.handed_over_to
-        and (successor := successors.get((session.agent, session.session_id)))
+        and (successor := found.get((session.agent, session.session_id)))
         else session
         for session in sessions
     ]
 
 
-def predecessors(log: Log, agent: str, session_id: str) -> list[tuple[str, str]]:
-    """The sessions, by agent and id, whose work this one continues after handoffs in a terminal,
-    the oldest first."""
-    before = {(agent, new): (agent, old) for (agent, old), new in _successors(log).items()}
-    found: list[tuple[str, str]] = []
-    key = (agent, session_id)
-    while (key := before.get(key, ("", ""))) != ("", "") and key not in found:
-        found.append(key)
-    return found[:_PREDECESSORS][::-1]
-
-
-def _successors(log: Log) -> dict[tuple[str, str], str]:
+def successors(log: Log) -> dict[tuple[str, str], str]:
+    """By agent and id, the session that continues another after a handoff in a terminal."""
     found: dict[tuple[str, str], str] = {}
     seq = 0
     while notes := log.since(seq, ("metrics",)):

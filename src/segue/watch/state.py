@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from segue import agents
 from segue.agents.contracts.terminal import Terminal
 from segue.core.names import SessionName, matching
 from segue.core.policy import Policy
@@ -17,13 +16,13 @@ from segue.core.sessions.types import Session
 from segue.core.terminals.screen import Screen
 from segue.errors import SegueError, StateError
 from segue.runs.clock import Clock
-from segue.sessions.documents import Predecessor, path_of
+from segue.sessions.documents import Predecessor, predecessor
 from segue.system.notices import Notices
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.typist import TypingRefused, Typist
-from segue.watch import owners
 from segue.watch.log import Log, Note
 from segue.watch.outside import DocumentFiles, SessionRecords
+from segue.watch.predecessors import predecessors
 from segue.watch.rules import Rules
 
 Name = tuple[str, str]
@@ -93,14 +92,12 @@ class DaemonState:
     def predecessors(self, agent: str, session_id: str, path: str, cwd: str) -> list[Predecessor]:
         """The sessions whose work this one continues after handoffs in a terminal, the oldest
         first. `path` is its own; in a database, it is theirs too."""
-        store = agents.stores().get(agent)
-        is_shared = store is not None and store.database
         found = []
-        for name in owners.predecessors(self.log, agent, session_id):
+        for before, id in predecessors(self.log, agent, session_id):
+            each = predecessor(before, id, successor=path, cwd=cwd, env=self.env)
             with self.lock:
-                tracked = self.tracked.get(name)
-            place = path if is_shared else path_of(*name, cwd, self.env)
-            found.append(Predecessor(*name, tracked.session.path if tracked else place))
+                tracked = self.tracked.get((before, id))
+            found.append(each._replace(path=tracked.session.path) if tracked else each)
         return found
 
     def note(self, kind: str, session: Session | None, data: dict[str, Any]) -> Note:

@@ -12,11 +12,11 @@ from segue.core.stops.events import Compaction, Event, Prompt, Reply, Summary, T
 _FULL = "[[rules]]\nafter_requests = 3\nusage = {input_tokens = 195000, output_tokens = 9}\n"
 
 
-def shell(command: str, number: int, *, code: int = 0) -> list[Event]:
+def shell(command: str, number: int, *, code: int = 0, printed: str = "some words") -> list[Event]:
     name = f"c{number}"
     return [
         ToolCall(name="Bash", call_id=name, command=command),
-        ToolResult(call_id=name, exit_code=code, failed=code != 0, printed="some words"),
+        ToolResult(call_id=name, exit_code=code, failed=code != 0, printed=printed),
     ]
 
 
@@ -67,6 +67,17 @@ def test_a_file_that_a_command_printed_is_read_again_by_any_tool_or_command() ->
     for event in (*shell("sed -n '1,80p' src/other.py", 1), *shell("cat docs/run.md", 2)):
         arrival.feed(event)
     assert arrival.repeats.files == 0
+
+
+def test_a_long_file_that_a_command_printed_is_known_although_its_text_is_not_kept() -> None:
+    builder = Builder()
+    for event in shell("cat docs/run.md | head -n 900", 1, printed="some words\n" * 900):
+        builder.feed(event)
+    assert [(file.path, file.reads) for file in builder.digest().files] == [("docs/run.md", 1)]
+    arrival = Arrival(builder.digest())
+    for event in shell("sed -n 1,900p ./docs/run.md", 2):
+        arrival.feed(event)
+    assert arrival.repeats.files == 1
 
 
 def test_a_question_counts_if_it_is_left_to_the_user() -> None:

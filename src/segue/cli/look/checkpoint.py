@@ -13,6 +13,7 @@ from segue.sessions.documents import checkpoint_of, known_work
 from segue.views import printing
 from segue.views.machine import say_notes, with_machine
 from segue.views.rescues import finding
+from segue.watch.predecessors import earlier
 
 _IN_DOUBT = (
     "## Last tool call, in doubt\n\nNobody saw how it ended: it may or may not have been done."
@@ -39,7 +40,13 @@ def _show(session: Session, *, is_cut: bool, as_json: bool) -> None:
     found = known_work(session.agent, session.path, session.session_id, session.cwd)
     window = session.reading.window_tokens if session.reading is not None else 0
     made = checkpoint_of(
-        found, session.agent, session.path, session.session_id, session.cwd, window_tokens=window
+        found,
+        session.agent,
+        session.path,
+        session.session_id,
+        session.cwd,
+        window_tokens=window,
+        earlier=earlier(session),
     )
     doubt = found.salvaged.last_call
     doubt = "" if doubt is None and is_cut else doubt

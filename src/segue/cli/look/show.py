@@ -166,8 +166,7 @@ def _print(
     if session.run is not None:
         row("run", f"{session.run.id}: {tables.run_state(session.run, now)}")
     if taken is not None:
-        did = f"{repeated(taken)} (first {taken.actions} actions)"
-        row("took over from", f"{taken.from_session_id}: {did}")
+        row("took over from", f"{taken.from_session_id}: {repeated(taken)}")
     row("handed over to", session.handed_over_to)
     row("process", session.process.pid if session.process is not None else "")
     if session.stop is not None:

@@ -21,6 +21,7 @@ from segue.system.files import tree
 from segue.views import printing
 from segue.views.rescues.listing import Dead
 from segue.views.run.story import not_carried_over
+from segue.watch.predecessors import earlier
 
 
 class How(Struct, frozen=True, kw_only=True):
@@ -112,5 +113,13 @@ def _request(dead: Dead, how: How) -> tuple[RunRequest, Settings]:
         and how.folder is None
         and can_resume(wanted.drive, session, os.environ, cwd)
     )
-    origin = origin_of(session, dead.reason, known, cwd=cwd, is_same=is_same, is_cut=dead.is_cut)
+    origin = origin_of(
+        session,
+        dead.reason,
+        known,
+        cwd=cwd,
+        is_same=is_same,
+        is_cut=dead.is_cut,
+        earlier=earlier(session),
+    )
     return replace(wanted, origin=origin), settings

@@ -145,6 +145,8 @@ class Origin(Struct, frozen=True, kw_only=True):
     doubt: str | None = None
     """Its last tool call, if nobody knows whether it was done; "": not even the call is known."""
     changed: str = ""  # what changed in the working tree since it stopped
+    earlier: tuple[tuple[str, str, str], ...] = ()
+    """The sessions whose work it took over in a terminal, the oldest first: agent, id, path."""
 
 
 class Run(Struct, frozen=True, kw_only=True):

@@ -126,6 +126,8 @@ def hear(digest: Builder, said: Sequence[str]) -> None:
 def prime_origin(progress: Progress, digest: Builder, origin: Origin, until: float) -> None:
     """The same for the session that a rescue continues. The run's own legs in it come later,
     through their streams."""
+    for agent, session_id, path in origin.earlier:
+        read_session(digest, agent, path, session_id)
     read_session(_Until(progress, digest, until), origin.agent, origin.path, origin.session_id)
 
 

@@ -2,7 +2,7 @@
 prompt of its first leg. Sends nothing to a model and writes nothing."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -32,7 +32,7 @@ from segue.runs.briefing import handoff
 from segue.runs.briefing.instructions import unread_after
 from segue.runs.briefing.prompts import Prompts
 from segue.runs.starting.begin import RunRequest, new_run
-from segue.sessions.documents import KnownWork
+from segue.sessions.documents import KnownWork, Predecessor
 from segue.system.files import tree
 
 _SLACK_S = 2.0  # a tool may write a little after the last record
@@ -50,10 +50,18 @@ class FirstLeg(Struct, frozen=True, kw_only=True):
 
 
 def origin_of(
-    session: Session, reason: StopReason, known: KnownWork, *, cwd: str, is_same: bool, is_cut: bool
+    session: Session,
+    reason: StopReason,
+    known: KnownWork,
+    *,
+    cwd: str,
+    is_same: bool,
+    is_cut: bool,
+    earlier: Iterable[Predecessor] = (),
 ) -> Origin:
     """What a run must know about the session. `is_same`: the run continues in it; `is_cut`: the
-    last record of its file is incomplete, so its content is unknown."""
+    last record of its file is incomplete, so its content is unknown; `earlier`: the sessions whose
+    work it took over, the oldest first."""
     stop, doubt = session.stop, known.salvaged.last_call
     if doubt is None and is_cut:
         doubt = ""
@@ -76,6 +84,7 @@ def origin_of(
         is_same=is_same,
         doubt=None if doubt is None else redact(doubt)[0],
         changed=_changed(cwd, session.last_at),
+        earlier=tuple((each.agent, each.session_id, each.path) for each in earlier),
     )
 
 

@@ -71,7 +71,7 @@ def _repeated(data: dict[str, Any]) -> str:
         found = msgspec.convert(data, Repeats)
     except msgspec.ValidationError:
         return "unreadable"
-    return f"{repeated(found)} (first {found.actions} actions)"
+    return repeated(found)
 
 
 def step(note: Note) -> str:

@@ -162,7 +162,8 @@ def repeated(fact: Arrived | Repeats) -> str:
             (fact.questions, "question"),
         )
     )
-    return f"repeated {commands}, re-read {files}, asked again {questions}"
+    first = "first action" if fact.actions == 1 else f"first {fact.actions} actions"
+    return f"repeated {commands}, re-read {files}, asked again {questions} ({first})"
 
 
 def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:

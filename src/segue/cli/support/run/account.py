@@ -235,7 +235,7 @@ def _print(account: RunAccount, now: float) -> None:
     for leg, after in zip_longest(account.legs, account.legs[1:]):
         row("leg", _leg(leg, after, stops.get(leg.leg), now, is_relayed=is_relayed))
     for number, fact in enumerate(account.arrivals, 1):
-        row("handoff", f"{number}, leg {fact.leg}: {repeated(fact)} (first {fact.actions} actions)")
+        row("handoff", f"{number}, leg {fact.leg}: {repeated(fact)}")
     row("used", _used(run))
     for wait in _waits(account):
         length = duration(wait["until"] - wait["since"])

@@ -20,8 +20,6 @@ MAX_ACTIONS = 20
 _CALL_CHARS = 400  # as the digest stores them
 _WORD = re.compile(r"\w+")
 _SAME = 0.7  # share of common words from which two questions are the same
-_PATH = re.compile(r"(?!-)[\w./~+@-]*[./][\w./~+@-]*\w")
-_SHOWERS = re.compile(r"(?:^|[|;&\n]\s*)(?:cat|bat|head|tail|less|more|nl|sed)\b")
 
 
 class Repeats(Struct, frozen=True, kw_only=True):
@@ -41,8 +39,8 @@ class Arrival:
         self._done = {_flat(call) for call in done if not only_looks(call)}
         self._files = {_plain(file.path) for file in digest.files}
         # Some agents have no other tool to read with.
-        shown = (word for call in done for word in _words_of_viewer(call))
-        self._files |= {_plain(word) for word in shown if _PATH.fullmatch(word)}
+        shown = (path for call in done if only_looks(call) for path in tools.files_shown(call))
+        self._files |= {_plain(path) for path in shown}
         self._names = {path.rpartition("/")[2] for path in self._files}
         self._asked = [_words(s.text) for s in digest.statements if s.kind == "question"]
         self._commands: set[str] = set()
@@ -118,9 +116,7 @@ class Arrival:
 
 def _words_of_viewer(command: str) -> list[str]:
     """The words of a command that prints files and does nothing else; some of them name files."""
-    if not _SHOWERS.search(command) or not only_looks(command):
-        return []
-    return [word.strip("\"'") for word in command.split()]
+    return tools.words_if_shown(command) if only_looks(command) else []
 
 
 def _plain(path: str) -> str:

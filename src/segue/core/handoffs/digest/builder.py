@@ -269,6 +269,8 @@ class Builder:
         is_long = len(text) > SHORT_CHARS
         before = self._outcomes.pop(call.text, None)
         if call.looks and is_long and not failed:
+            for path in tools.files_shown(call.text):
+                self._touch(path, 0, "")
             return  # it can be shown again
         excerpt = shorten(text, failed=failed, is_report=call.by_agent, usual=self._usual)
         printed = _checksum(text, excerpt) if is_long else hash(text)

@@ -1,5 +1,6 @@
 """What tools do, judged by the names and arguments that agents give them; for any agent."""
 
+import re
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ QUESTIONS = words("askuserquestion ask_user question request_user_input ask_foll
 
 _PATHS = ("file_path", "notebook_path", "filePath", "path", "absolute_path", "target_file")
 _CHANGE_CHARS = 160
+_PATH = re.compile(r"(?!-)[\w./~+@-]*[./][\w./~+@-]*\w")
+_SHOWERS = re.compile(r"(?:^|[|;&\n]\s*)(?:cat|bat|head|tail|less|more|nl|sed)\b")
 
 
 class Tool(Struct, frozen=True):
@@ -47,6 +50,18 @@ def path_in(given: Any) -> str:
         if isinstance(path, str):
             return path
     return ""
+
+
+def words_if_shown(command: str) -> list[str]:
+    """The words of a command that prints files; some of them name files."""
+    if not _SHOWERS.search(command):
+        return []
+    return [word.strip("\"'") for word in command.split()]
+
+
+def files_shown(command: str) -> list[str]:
+    """The files that such a command prints, as far as their names show that they are files."""
+    return [word for word in words_if_shown(command) if _PATH.fullmatch(word)]
 
 
 def change_of(given: Any) -> str:
