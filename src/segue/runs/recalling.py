@@ -63,7 +63,7 @@ class Recaller:
         goes_on = compactions.works_after == compactions.count or is_told_at_once(follower)
         if compactions.count <= recalls.last_sent or not goes_on:
             return None
-        if not run.abilities.talks and not _can_be_resumed(run, follower):
+        if not run.abilities.talks and not _can_be_replaced(run, follower):
             return None
         recalls.last_sent = compactions.count
         if leg.status().state != "running" or leg.has_command(_key(compactions.count)):
@@ -189,10 +189,12 @@ def is_told_at_once(follower: LegFollower) -> bool:
     return follower.drive.works_on_compacted and is_next and can_wait
 
 
-def _can_be_resumed(run: Run, follower: LegFollower) -> bool:
-    """Whether ending and resuming it now loses nothing, for an agent that accepts no input."""
+def _can_be_replaced(run: Run, follower: LegFollower) -> bool:
+    """Whether ending it now loses nothing, for an agent that accepts no input: it is resumed with
+    the message, or, if that would make its session too large, handed over to a new one."""
     able = run.abilities
-    is_able = able.resumes and able.resume_factor <= 1 and run.session_id != ""
+    hands_over = able.resume_factor > 1 and run.policy.hard_mark <= 1
+    is_able = (able.resumes and able.resume_factor <= 1 and run.session_id != "") or hands_over
     is_idle = follower.is_between_tools or is_told_at_once(follower)
     return is_able and run.state is RunState.WORKING and is_idle
 

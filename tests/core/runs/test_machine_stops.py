@@ -322,6 +322,16 @@ def test_a_session_that_takes_no_words_is_resumed_with_what_its_compaction_left_
     assert run.state is RunState.RESUMING
 
 
+def test_one_that_grows_when_it_is_resumed_is_replaced_after_its_compaction_unasked() -> None:
+    run = led(abilities=Abilities(resume_factor=2.0))
+    run.tell(SessionReminded(leg=1, compaction=1, chars=900))
+    assert (run.last(EndLeg).how, run.run.ending) == ("gentle", "handoff")
+    assert run.all(AskCheckpoint) == []
+    run.ends(R.USER_EXIT, ended_for="handoff")
+    run.tell(CheckpointComposed(number=1))
+    assert run.last(StartLeg).prompt == "continuation"
+
+
 def test_a_session_that_takes_words_is_not_ended_for_its_compaction() -> None:
     run = led(abilities=Abilities(talks=True))
     run.tell(SessionReminded(leg=1, compaction=1, chars=900))

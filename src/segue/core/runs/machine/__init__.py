@@ -173,7 +173,7 @@ _ROWS: dict[type[Fact], _Rows] = {
         (CHECKING,): (on.time_between, (FAILED,)),
     },
     Looped: {(STARTING, WORKING, RESUMING, HANDING_OVER): (on.looped, (STOPPING,))},
-    SessionReminded: {(WORKING,): (on.reminded, _STAYS)},
+    SessionReminded: {(WORKING,): (on.reminded, (CHECKPOINTING,))},
     Arrived: {},
     InterruptRequested: {
         (STARTING, WORKING, RESUMING, HANDING_OVER): (on.interrupt_requested, (STOPPING,)),

@@ -124,9 +124,12 @@ def boundary(run: Run, fact: Boundary, context: RunContext) -> RunStep:
 
 def reminded(run: Run, fact: SessionReminded, context: RunContext) -> RunStep:
     """An agent that accepts input while it runs is told at once; others are resumed with the
-    message."""
+    message, or replaced if that would make their session too large."""
     if run.abilities.talks or run.is_due or run.asked or run.ended_how:
         return RunStep(run)
+    if run.abilities.resume_factor > 1:
+        reason = "its own compaction left out something that it needs"
+        return hand_over(run, context, reason, now=False, is_asked=False)
     what = "its own compaction left out something it needs: resuming it with that"
     return end_leg(run, "gentle", "recall", what)
 

@@ -413,13 +413,16 @@ def hand_over(
     *,
     now: bool,
     in_tool: bool = False,
+    is_asked: bool = True,
     why: StopReason = StopReason.CONTEXT_EXHAUSTED,
 ) -> RunStep:
-    """Begins a handoff: asks the live session for its checkpoint, if it can be asked. `in_tool`:
-    while a tool runs that is not interrupted."""
+    """Begins a handoff: asks the live session for its checkpoint, if it can be asked and knows more
+    than segue does (`is_asked`). `in_tool`: while a tool runs that is not interrupted."""
     run = replace(run, state=RunState.CHECKPOINTING, is_due=False, why=why)
     asking = replace(run, asked=True, asked_at=context.at, is_in_tool=in_tool)
     ask = AskCheckpoint(reason=reason, leg=run.leg, now=now, why=why)
+    if not is_asked:
+        return end_leg(run, "gentle", "handoff", reason)
     if run.abilities.talks:
         return RunStep(asking, (ask,))
     if not _can_be_asked(run):
