@@ -19,6 +19,14 @@ def test_words_are_told_apart_by_their_seams_and_numbers_by_being_a_status() -> 
     assert words == ["http", "#429", "rate", "limit", "error", "after", "#", "tries", "限", "流"]
 
 
+def test_what_is_denied_is_another_word() -> None:
+    assert list(words_of("It isn't full yet, at all")) == [
+        *("it", "isn", "t"),
+        *("not-full", "not-yet", "not-at"),
+        "all",
+    ]
+
+
 def test_a_sign_and_the_words_around_it_decide_together() -> None:
     labels = (NO_STOP, StopReason.TIMEOUT, StopReason.OVERLOADED)
     weights: dict[str, tuple[int, ...]] = {"stalled": (-20, 30, 0), "changelog": (40, -20, -20)}
@@ -47,6 +55,31 @@ def test_a_sign_and_the_words_around_it_decide_together() -> None:
 )
 def test_a_text_is_read_as_a_whole(wanted: str, channel: Channel, text: str) -> None:
     assert classify(text, channel=channel).reason.value == wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "channel", "text"),
+    [
+        ("rate_limit", "tui", "Your 5-hour window is spent. Next window opens at 18:42."),
+        ("max_budget", "stderr", "Spend guard: this run has cost $5.02, your ceiling is $5.00."),
+        ("overloaded", "tui", "The model's servers are swamped right now. Try again later."),
+        ("timeout", "tui", "The model stayed silent for too long. We hung up after 10 minutes."),
+        ("auth", "stderr", "q: could not refresh the Builder ID token. Run q login again."),
+    ],
+)
+def test_a_stop_in_words_that_no_rule_knows_is_read_and_not_acted_on(
+    wanted: str, channel: Channel, text: str
+) -> None:
+    stop = classify(text, channel=channel)
+    assert (stop.reason.value, stop.confidence < 0.8) == (wanted, True), stop.evidence
+
+
+@pytest.mark.parametrize(("exit_code", "wanted"), [(None, "completed"), (1, "error")])
+def test_a_text_that_reads_as_done_is_not_believed_against_a_failed_process(
+    exit_code: int | None, wanted: str
+) -> None:
+    text = "All tasks are complete: 3 files changed, every test passes."
+    assert classify(text, channel="tui", exit_code=exit_code).reason.value == wanted
 
 
 def test_explain_names_the_words_that_weighed(tmp_path: Path) -> None:

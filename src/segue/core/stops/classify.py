@@ -107,12 +107,12 @@ def _signs(witness: Witness, reader: MessageReader) -> list[Sign]:
             from_session = [s for s in from_session if s.reason is not StopReason.COMPLETED]
         signs += from_session
     for verdict in witness.heard:
-        if (
-            witness.exit_code != 0 or not verdict.answered
-        ):  # unless an answer and a clean exit follow
-            signs += verdict.signs
-        else:
+        if witness.exit_code == 0 and verdict.answered:  # an answer and a clean exit follow
             signs += [sign for sign in verdict.signs if sign.reason is StopReason.COMPLETED]
+        elif _failed(witness):
+            signs += [sign for sign in verdict.signs if not _only_reads_done(sign)]
+        else:
+            signs += verdict.signs
     cut = stream is not None and stream.is_cut and not _structured(signs)
     signs += exits.signs(
         witness.exit_code,
@@ -140,6 +140,11 @@ def _signs(witness: Witness, reader: MessageReader) -> list[Sign]:
         # What the agent takes for the user's interrupt was segue's.
         signs = [sign for sign in signs if sign.reason is not StopReason.USER_EXIT]
     return signs
+
+
+def _only_reads_done(sign: Sign) -> bool:
+    """Whether a text only reads as if the work were done: the end of the process knows better."""
+    return sign.reason is StopReason.COMPLETED and sign.rank is Rank.EXIT
 
 
 def _failed(witness: Witness) -> bool:

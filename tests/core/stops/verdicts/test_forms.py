@@ -165,6 +165,11 @@ def test_a_stop_is_heard_in_this_form(wanted: str, channel: Channel, text: str) 
         ("tui", "The quota was exceeded on the staging project last week, not on production."),
         ("tui", "Your API key might have expired; check the dashboard."),
         ("tui", "The 529 errors you saw yesterday: its servers were overloaded for two hours."),
+        (
+            "stdout",
+            "Raises:\n    TimeoutError: If the entire result iterator could not be generated\n"
+            "        before the given timeout.",
+        ),
     ],
 )
 def test_no_stop_is_heard_in_this_form(channel: Channel, text: str) -> None:

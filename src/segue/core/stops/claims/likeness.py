@@ -24,6 +24,10 @@ _WORD_CHARS = 12
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+|[^\x00-\x7f]")
 _SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _STATUS_DIGITS = 3
+_DENIES = {"not", "never", "without", "cannot"}
+_DENIES_WITH_T = {"aren", "can", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven"}
+_DENIES_WITH_T |= {"isn", "wasn", "weren", "won", "wouldn"}
+_DENIED_WORDS = 3
 _STEPS = 10
 """Weights are kept as whole numbers, in tenths."""
 
@@ -84,7 +88,18 @@ class Likeness:
 
 
 def words_of(text: str) -> Iterator[str]:
-    """The words of a text, small and short; of numbers, only HTTP statuses are told apart."""
+    """The words of a text, small and short; of numbers, only HTTP statuses are told apart, and what
+    is denied is another word than what is said ("not-full")."""
+    denied, before = 0, ""
+    for word in _plain_words(text):
+        yield f"not-{word}" if denied else word
+        denied -= denied > 0
+        if word in _DENIES or (word == "t" and before in _DENIES_WITH_T):
+            denied = _DENIED_WORDS
+        before = word
+
+
+def _plain_words(text: str) -> Iterator[str]:
     for match in _WORD.finditer(text):
         word = match[0]
         if word[0].isdigit():

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from segue.core.stops.claims.likeness import NO_STOP, Likeness, words_of
 from segue.core.stops.claims.statements import is_condition, is_guess, is_human, may_claim
 from segue.core.stops.claims.vocabulary import Vocabulary
-from segue.core.stops.composition import CONCEPT, STATEMENT, is_family, ordered
+from segue.core.stops.composition import STATEMENT, is_family, ordered
+from segue.core.stops.confidence import is_hard
 from segue.core.stops.plain.text import Unit
 from segue.core.stops.plain.voice import Voice
 from segue.core.stops.reasons import StopReason
@@ -28,8 +29,16 @@ RULE = "likeness"
 _UNITS = 12
 _UNIT_CHARS = 1_500
 _SHOWN_WORDS = 6
-_FILLS = 0.55
-"""How likely a reason must be where no rule found any."""
+_CLEAR = 0.5
+"""How likely the words must make a reason to count."""
+_SILENCES = {"nothing": 0.5, STATEMENT: 0.5, "sentence": 0.9, "hard": 0.9, "own": 2.0}
+_SILENCING = 0.7
+"""How likely they must make it that a text is no stop, to silence a sign of this kind. Nothing
+overrules a wording of the user's own."""
+_FINAL = (StopReason.COMPLETED, StopReason.USER_EXIT, StopReason.NEEDS_USER)
+_FINAL_ENOUGH = 0.6
+"""That nothing is left to do, or only for the user, must be plainer than that something failed,
+and does not replace what a rule found."""
 _FORMS = (
     ("@tick", re.compile(r"`[^`]+`")),
     ("@person", re.compile(r"\b(?:I|[Ww]e|[Mm]y|[Oo]ur)\b")),
@@ -38,11 +47,13 @@ _FORMS = (
     ("@equals", re.compile(r"=")),
     ("@call", re.compile(r"\w\(")),
 )
+_ZONES = {Voice.ERROR: "e:", Voice.PLAIN: "p:"}
+_REST = "m:"
+_LAST = "l:"
+_LAST_UNITS = 2
 _WHY_WORDS = 3
 _LONGEST = 7
 _MAX_UNITS = 4
-_SILENCES = {STATEMENT: 0.5, CONCEPT: 0.7}
-"""How likely it must be that a text is no stop, to silence a sign of this kind."""
 _FOREIGN = 0.2
 """Below this a text is so unlike a message that even a known sentence in it is not acted on."""
 _UNLIKE = 0.8
@@ -52,24 +63,19 @@ _EVEN = 0.5
 _WHOLE = 0.8
 _MAX_ALONE = 0.75
 """A plain line is not acted on alone, whatever its words are."""
-_CORRECTED = ("exit", "hint", STATEMENT, CONCEPT)
-"""Kinds of signs that words may turn into another reason."""
-_NEVER_BY_WORDS = (StopReason.COMPLETED, StopReason.USER_EXIT, StopReason.NEEDS_USER)
-"""That nothing is left to do, or only for the user, must be said, not resembled."""
 _BODY = re.compile(r"^\{.{0,200}\"(?:message|error)\"\s?:")
 """An error's body, without anything before it."""
 _ERROR_BODY = re.compile(r"[{(]\s?[\"']?(?:error|type|code|message)[\"']?\s?:")
 _SHOWN = re.compile(r"[\"`“”«»]|(?:^|[\s=(])'")
 _DISMISSED = "dismissed"
-_NOT = re.compile(r"(?i)\b(?:not|never|no longer|without)\b|n't\b")
 _DOUBTFUL = 0.25
-_DOUBTED = {"sentence": 0.05, "code": 0.05, "exit": 0.0, "own": 0.0}
+_DOUBTED = {"sentence": 0.05, "hard": 0.0, "code": 0.05, "exit": 0.0, "own": 0.0}
 """Below this the sign and the words around it contradict each other, and neither is believed."""
 _DISAGREES = "the words around it say something else"
 _READS_ABOUT = "the whole text reads like one about stops, not like one"
 _READS_AS = "the whole text reads like another reason"
 _WAITED_FOR = (StopReason.RATE_LIMIT, StopReason.OVERLOADED)
-_KEPT = ("sentence", "own")
+_KEPT = ("sentence", "hard", "own")
 
 
 def temper(
@@ -94,12 +100,8 @@ def temper(
         return replace(read, sure=likely[NO_STOP])
     if best is None:
         return _filled(read, units, reader, where, kind, likely, marks)
-    reason = max(likely, key=lambda label: (likely[label], -label.priority))
-    silences = _SILENCES.get(kind, 1.0) if may_fill else _EVEN
-    is_clear = reason is NO_STOP or (kind in _CORRECTED and likely[reason] >= _FILLS)
-    if reason in _NEVER_BY_WORDS or not is_clear:
-        reason = verdict
-    if kind in _KEPT or (reason is NO_STOP and likely[NO_STOP] < silences):
+    reason = _read_as(likely, kind)
+    if reason is None or reason in _FINAL or (kind in _KEPT and reason is not NO_STOP):
         reason = verdict
     if verdict is StopReason.NEEDS_USER and kind != STATEMENT:
         return read  # too few such texts were weighed to say what they read like
@@ -128,7 +130,9 @@ def temper(
         return replace(read, signs=(), lost=(*read.lost, *lost), sure=likely[NO_STOP])
     lost = tuple(replace(s, lost=_READS_AS, outdone=True) for s in read.signs)
     sign = _sign(reason, units, marks, likeness, reader, where)
-    return replace(read, signs=(replace(sign, sure=likely[reason]),), lost=(*read.lost, *lost))
+    is_error = _loudest(reason, units, likeness).voice is Voice.ERROR
+    sure = likely[reason] if is_error else min(likely[reason], _MAX_ALONE)
+    return replace(read, signs=(replace(sign, sure=sure),), lost=(*read.lost, *lost))
 
 
 def _foreign(best: Sign) -> float:
@@ -172,22 +176,30 @@ def _filled(
     """What a text says in which no rule found anything: what it reads like, if it stands there like
     a message. What the rules heard and dismissed stays dismissed."""
     likeness = reader.catalogue.likeness
-    reason = max(likely, key=lambda label: (likely[label], -label.priority))
+    reason = _read_as(likely, kind)
     quiet = replace(read, sure=likely[NO_STOP])
-    if likeness is None or kind == _DISMISSED or likely[reason] < _FILLS:
-        return quiet
-    if reason is NO_STOP or reason in _NEVER_BY_WORDS:
+    if likeness is None or kind == _DISMISSED or reason is None or reason is NO_STOP:
         return quiet
     loudest = _loudest(reason, units, likeness)
     is_error = loudest.voice is Voice.ERROR
-    speaking = [loudest] if is_error else units[-_UNITS:]
-    if units[-1].voice is Voice.MUTED or not all(_may_say(unit) for unit in speaking):
+    if _is_about(loudest) or (reason in _FINAL and not _is_notice(loudest, units)):
         return quiet
     if reason is StopReason.ERROR and (loudest.log or not is_error):
-        return quiet  # in a log, errors are daily bread
+        return quiet  # in a log, errors are common
     sign = _sign(reason, units, marks, likeness, reader, where)
-    sure = likely[reason] if is_error else min(likely[reason], _MAX_ALONE)
-    return replace(read, signs=(replace(sign, sure=sure),))
+    if is_error:
+        return replace(read, signs=(replace(sign, sure=likely[reason]),))
+    sure = min(likely[reason], _MAX_ALONE)
+    return replace(read, signs=(replace(sign, sure=sure, rank=Rank.EXIT),))
+
+
+def _read_as(likely: dict[StopReason, float], kind: str) -> StopReason | None:
+    """What a text reads like, if that is likely enough to count beside a sign of this kind."""
+    reason = max(likely, key=lambda label: (likely[label], -label.priority))
+    enough = _FINAL_ENOUGH if reason in _FINAL else _CLEAR
+    if reason is NO_STOP:
+        enough = _SILENCES.get(kind, _SILENCING)
+    return reason if likely[reason] >= enough else None
 
 
 def _loudest(reason: StopReason, units: list[Unit], likeness: Likeness) -> Unit:
@@ -199,15 +211,21 @@ def _loudest(reason: StopReason, units: list[Unit], likeness: Likeness) -> Unit:
     return max(units[-_UNITS:], key=weight)
 
 
-def _may_say(unit: Unit) -> bool:
-    """May a unit be a message, by its form?"""
+def _is_about(unit: Unit) -> bool:
+    """Whether a unit, by its form, talks about a message instead of being one."""
+    if unit.item or unit.voice is Voice.MUTED or is_side_job(unit):
+        return True
+    if unit.voice is not Voice.PLAIN or _BODY.match(unit.text):
+        return False
     text = unit.text
-    plain = unit.voice is Voice.PLAIN
-    is_told = plain and (is_human(text) or is_condition(text) or bool(_NOT.search(text)))
-    is_told = is_told or (plain and is_guess(text))
-    shown = plain and bool(_SHOWN.search(text))
-    stands = (may_claim(unit, text) and not shown) or (plain and bool(_BODY.match(text)))
-    return stands and not (unit.item or is_told or is_side_job(unit))
+    told = is_human(text) or is_condition(text) or is_guess(text)
+    return told or bool(_SHOWN.search(text))
+
+
+def _is_notice(unit: Unit, units: list[Unit]) -> bool:
+    """Whether a unit has the form of a message, and nothing around it is a document's."""
+    in_document = any(u.voice is Voice.MUTED and u.text.startswith("#") for u in units)
+    return may_claim(unit, unit.text) and not in_document
 
 
 def kind_of(best: Sign | None, *, dismissed: bool = False) -> str:
@@ -218,6 +236,8 @@ def kind_of(best: Sign | None, *, dismissed: bool = False) -> str:
         return "exit"
     if is_family(best.evidence.rule):
         return best.evidence.rule.partition(".")[0]
+    if is_hard(best):
+        return "hard"
     return {
         Strength.OWN: "own",
         Strength.SENTENCE: "sentence",
@@ -232,6 +252,8 @@ def is_dismissed(read: TextVerdict, units: Iterable[Unit]) -> bool:
 
 def marks_of(units: list[Unit], vocabulary: Vocabulary | None, read: TextVerdict) -> Iterator[str]:
     """Everything about a text that has a weight."""
+    for unit in units[-_LAST_UNITS:]:
+        yield from (f"{_LAST}{word}" for word in words_of(unit.text[:_UNIT_CHARS]))
     for unit in units[-_UNITS:]:
         text = unit.text[:_UNIT_CHARS]
         yield f"@{unit.voice.name}"
@@ -243,6 +265,7 @@ def marks_of(units: list[Unit], vocabulary: Vocabulary | None, read: TextVerdict
             yield "@item"
         words = list(words_of(text))
         yield from words
+        yield from (f"{_ZONES.get(unit.voice, _REST)}{word}" for word in words)
         yield from (f"{first} {second}" for first, second in pairwise(words))
         yield f"@length {min(_LONGEST, len(words).bit_length())}"
         if words:
@@ -259,6 +282,10 @@ def marks_of(units: list[Unit], vocabulary: Vocabulary | None, read: TextVerdict
     if units:
         yield f"@first {units[0].voice.name}"
         yield f"@last {units[-1].voice.name}"
+
+
+def _is_word(mark: str) -> bool:
+    return (mark[0].isalpha() or mark[0] == "#") and mark[1:2] != ":"
 
 
 def _sign(
@@ -279,5 +306,5 @@ def _sign(
         evidence=Evidence(f"{RULE}.{reason.value}", quote, f"{where}:{unit.line}"),
         message=quote,
         reset=reader.reset_in(unit.text) if reason in _WAITED_FOR else None,
-        words=tuple(mark for mark in weighed if mark[0].isalpha() or mark[0] == "#")[:_SHOWN_WORDS],
+        words=tuple(mark for mark in weighed if _is_word(mark))[:_SHOWN_WORDS],
     )

@@ -156,6 +156,7 @@ _MUTED = lazy_pattern(
     | (?:Given|Then)\s(?:the|an?|I|my|that|no|this|we)\s
     | (?:[Dd]escription|[Ss]ummary|[Dd]ocs?|[Hh]elp|[Tt]ooltip):\s[A-Z][a-z]+
       \s(?:when|if|by|for|that)\s
+    | [A-Z]\w*(?:Error|Exception):\s(?:If|When|Whenever|Raised|Thrown)\s[a-z]
     | \*\*[^*]{2,60}\*\*\s[–—-]\s | (?:Title|Subject|Labels?|Author|Milestone|Comments?):\s
     | \|\s? | \#{1,6}\s(?!Fatal\sprocess\b) | \*\s | \d{1,3}[.)]\s | // | /\* | <!-- | @@\s
     | <(?:!|/?(?:html|head|body|meta|title|link|script|style|div|span|p|a|table|t[rdh]|pre|h[1-6]
