@@ -27,10 +27,10 @@ from segue.core.stops.plain.text import units
 from segue.core.stops.plain.unwrap import is_answer_page, unwrap
 from segue.core.stops.plain.voice import Voice, is_faulty, is_string
 from segue.core.stops.reasons import StopReason
-from segue.core.stops.text.reader import MessageReader
+from segue.core.stops.text.reader import MessageReader, quote_of
 from segue.core.stops.text.readout import text_reading
 from segue.core.stops.text.text_verdict import TextVerdict, hear
-from segue.core.stops.types import EndedBy, Tokens
+from segue.core.stops.types import EndedBy, Evidence, Rank, Sign, Strength, Tokens
 
 Channel = Literal[
     "stdout", "stderr", "tui", "transcript-record", "stream-json", "http-body", "log", "transcript"
@@ -58,6 +58,8 @@ _FAILED = re.compile(
     r"|\"(?:finish|block|stop)_?reason\"\s*:\s*\"(?:safety|prohibited_content|recitation|blocklist|spii"
     r"|content_filter|refusal)\""
 )
+_REFUSED = re.compile(r"\"choices\"[^\n]{0,400}\"refusal\"\s*:\s*\"[^\"]{1,200}")
+"""A model's answer that is nothing but a refusal."""
 _QUOTED = re.compile(r"\s{0,3}> ?|\s*$")
 
 
@@ -260,6 +262,8 @@ def _hear(
     if talk:
         reader = replace(reader, in_errors=False)
     generic = not talk and source.channel != "log"
+    if source.channel == "http-body" and (refused := _REFUSED.search(source.text)):
+        return TextVerdict((_refusal(refused[0], source.name),))
     if source.channel == "http-body" and (_ANSWERED.match(source.text) or _is_other(source.text)):
         return TextVerdict()
     if source.channel == "http-body":
@@ -273,12 +277,27 @@ def _hear(
             verdict = replace(verdict, signs=spoken)
         verdict = temper(verdict, parts, reader, source.name, may_fill=not fields)
     if is_kept:
-        lost = [s for s in verdict.signs if s.reason is StopReason.ERROR]
-        verdict = replace(verdict, signs=tuple(s for s in verdict.signs if s not in lost))
+        verdict = _without(verdict, StopReason.ERROR)
+    if talk:  # what crashed there is something that the agent ran, not the agent
+        verdict = _without(verdict, StopReason.CRASH)
     return (
         verdict
         if dialog is None
         else replace(verdict, signs=(*verdict.signs, dialog), answered=False)
+    )
+
+
+def _without(verdict: TextVerdict, reason: StopReason) -> TextVerdict:
+    return replace(verdict, signs=tuple(s for s in verdict.signs if s.reason is not reason))
+
+
+def _refusal(quote: str, name: str) -> Sign:
+    return Sign(
+        reason=StopReason.REFUSAL,
+        rank=Rank.TEXT,
+        strength=Strength.CODE,
+        evidence=Evidence("openai.refusal", quote_of(quote), f"{name}:1"),
+        message=quote_of(quote),
     )
 
 

@@ -85,6 +85,8 @@ _TASK_STATES: dict[str, TodoStatus] = {
 }  # fmt: skip
 _TASK_MADE = re.compile(r"Task #(\S{1,80}) created")
 _EXIT = re.compile(r"Exit code (-?\d{1,10})\b")
+_PERMISSION = re.compile(r"(?i)\bpermissions?\b|\bapproval\b|\b(?:allow|approve|grant)(?:ed)?\b")
+_WORDS_CHARS = 400
 _SAVED = "<persisted-output>"
 _PREVIEW = re.compile(
     r"(Exit code -?\d+\n)?<persisted-output>\s*(?:Output [^\n]*\n\s*)?(?:Preview \([^\n]*\n)?"
@@ -499,7 +501,7 @@ class Reader:
         own = bool(words) and (words == self.failed or self.is_error(words) or _unasked(data))
         if reason is None and text(data, "stop_reason") == "refusal":
             code, reason = "refusal", R.REFUSAL
-        elif reason is None and not wrong and not words and items(data, "permission_denials"):
+        elif reason is None and not wrong and _asks_for_permission(data, words):
             code, reason = "permission_denials", R.NEEDS_USER
         ok = not (wrong or own or reason) and ending in WELL and subtype in ("", "success")
         message = "" if ok else _complaint(data, words if wrong or own else "")
@@ -590,6 +592,13 @@ def _unasked(data: JSON) -> bool:
     reason."""
     silent = data.get("stop_reason", "") is None and number(data, "duration_api_ms") == 0
     return silent and (whole(data, "num_turns") or 0) > 0
+
+
+def _asks_for_permission(data: JSON, words: str) -> bool:
+    """Whether a tool was denied, and the agent's last words say so or there are none: else it went
+    on without that tool."""
+    asks = not words or _PERMISSION.search(words[:_WORDS_CHARS] + "\n" + words[-_WORDS_CHARS:])
+    return bool(asks and items(data, "permission_denials"))
 
 
 def _complaint(data: JSON, words: str) -> str:
