@@ -14,6 +14,7 @@ first. The exec stream never says how full the context is; the session file and 
 All in one file: its forms are spellings of one story, read by one reader.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -81,6 +82,7 @@ _ABORTED = {
     "replaced": StopReason.USER_EXIT,
     "budget_limited": StopReason.MAX_BUDGET,
 }
+_CANCELLED = re.compile(r"(?i)user (?:cancel|interrupt|abort)")
 _PLAN_WINDOWS = {300: "five_hour", 10080: "seven_day"}
 _TOOL_ITEMS = _words(
     "command_execution file_change mcp_tool_call dynamic_tool_call collab_tool_call "
@@ -399,7 +401,10 @@ def _failed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 def _aborted(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
     reason = text(payload, "reason") or "interrupted"
-    yield Ended(ok=False, reason=_ABORTED.get(reason), code=f"turn_aborted: {reason}", **put)
+    by_user = StopReason.USER_EXIT if _CANCELLED.match(reason) else None
+    yield Ended(
+        ok=False, reason=_ABORTED.get(reason, by_user), code=f"turn_aborted: {reason}", **put
+    )
 
 
 def _server_turn(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
