@@ -53,6 +53,8 @@ def after(text: str) -> float:
     ("text", "seconds"),
     [
         ("Time until reset: 02:15:30", 8130),
+        ("violations {\n}\n, retry_delay {\n  seconds: 19\n}\n]", 19),
+        ("Provider requested 1800000ms wait, exceeds retry.maxDelayMs (300000ms)", 1800),
         ("resets in 2:15", 8100),
         ("Try again in 4:59", 299),
         ("Please wait 00:04:59 before retrying", 299),

@@ -84,13 +84,14 @@ _REGIONS = {
 }
 
 _LEAD = lazy_pattern(
-    r"(?i)(?:(?:\b|_|(?-i:(?<=[a-z])(?=R)))reset(?:s|ting|ted)?(?:[_-]?(?:at|in|time|date|after|delay|stamp"
+    r"(?i)(?:\bretry_delay\s?\{\s*seconds|(?:\b|_|(?-i:(?<=[a-z])(?=R)))reset(?:s|ting|ted)?(?:[_-]?(?:at|in|time|date|after|delay|stamp"
     r"|requests|tokens|input|output))*(?:[_-]?(?:seconds|s|ms))?"
     r"|\bre[- ]?tr(?:ying|ies|y)(?:[_-]?(?:after|delay|in))?(?:[_-]?(?:seconds|s|ms))?"
     r"|\brate[- ]limit(?:ing|ed) for|\bregain access"
     r"|\btry (?:your request |it |sending )?again|\bwait(?:ing)?|\bavailable(?: again)?"
     r"|\b(?:ends?|renews?|refresh(?:es)?|resumes?|restored|unlocks?|lift(?:s|ed)|expires?|replenish\w*"
     r"|opens?|unblocked|unlocked)"
+    r"|\brequested(?= \d+ ?ms wait)"
     r"|\btime (?:remaining|left)|\bremaining time|(?-i:RetryAt)|\bretry_at"
     r"|\b(?:not before|returns?(?= (?:at|in|on|tomorrow)\b))|\b(?:again|possible|continue|retry"
     r"|back)(?= (?:at|in|on|after|tomorrow)\b)"
