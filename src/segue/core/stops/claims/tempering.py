@@ -2,9 +2,10 @@
 
 A wording, a claim or a status speaks for a reason; the words of the whole text make each reason
 more or less likely (`claims/likeness.py`). How likely the text makes a reason and how far a sign of
-this kind can be trusted are multiplied. The product decides where only a kind of sentence, a
-claim, a phrase or a status speaks, or nothing does. A sentence that is known word for word keeps
-its reason, and so do records: there the likeness only says how sure the verdict is.
+this kind can be trusted are multiplied. The product decides where a kind of sentence, a claim, a
+phrase or a status speaks, or nothing does. A sentence that is known word for word, or a provider's
+own code, keeps its reason unless the text is almost certainly no stop; there the likeness says how
+sure the verdict is. Records are not read here.
 """
 
 import re
