@@ -185,6 +185,14 @@ git() { command git -c 'safe.directory=*' "$@"; }
 """
 
 
+def _noise(job: Job) -> str:
+    """What a step prints besides, with the facts that are told in the middle of it."""
+    amid = facts.tell_script(job, amid=True)
+    if not amid:
+        return 'noise "" "$bytes"'
+    return f"noise 0 $((bytes / 2))\n{amid}\nnoise 1 $((bytes - bytes / 2))"
+
+
 def _step(job: Job) -> str:
     return (
         _STEP.replace("@GIT@", _GIT_SH)
@@ -196,7 +204,7 @@ def _step(job: Job) -> str:
         .replace("@FACTS@", facts.function(job) if job.facts else "")
         .replace("@CHECK@", facts.check_script(job))
         .replace("@TELL@", facts.tell_script(job, amid=False))
-        .replace("@AMID@", facts.tell_script(job, amid=True))
+        .replace("@NOISE@", _noise(job))
         .replace("@FORM@", job.prints)
     )
 
@@ -276,9 +284,7 @@ noise() {
         }
     }'
 }
-noise 0 $((bytes / 2))
-@AMID@
-noise 1 $((bytes - bytes / 2))
+@NOISE@
 [ @FORM@ != data ] || echo
 echo "step $n of @STEPS@ done"
 """
