@@ -140,6 +140,23 @@ def test_the_agents_are_named_at_any_width_if_there_are_several(default: list[Dr
     assert drawn([*default, other], 60)[-1].startswith("pi")
 
 
+@pytest.mark.parametrize(
+    ("event", "news"),
+    [
+        (request("checkpoint", kind="checkpoint"), "the agent wrote a checkpoint"),
+        (request("step 6", kind="continuation"), "the new session continues with step 6"),
+        (request("summary", kind="compaction"), "the agent compacted its context"),
+        (request("too_long", kind="compaction", status=413), "API error: too long"),
+        (request("plan_limit", status=429), "API error: plan limit"),
+        (request("text", delivery="cut_off"), "the agent answers without a tool (cut off)"),
+        (request("title", kind="title"), ""),
+        ({"kind": "act", "act": "hang_up", "in_step": 3}, "terminal closed in step 3"),
+    ],
+)
+def test_news_says_what_the_agent_did(event: dict[str, Any], news: str) -> None:
+    assert running().hear(event) == news
+
+
 def test_what_segue_decides_is_news() -> None:
     row = running(with_segue=True)
     said = "context at 93%: handing over now"

@@ -19,6 +19,34 @@ _NEWS = 40
 
 WITHOUT, WITH = "without segue", "with segue"
 _STEP = re.compile(r"step (\d+)")
+_SIDE_KINDS = frozenset({"title", "count"})
+"""Requests that say nothing about the work."""
+_REQUESTS = {
+    "checkpoint": "request for a checkpoint",
+    "compaction": "the agent's own compaction",
+    "continuation": "the new session's first request",
+    "handoff": "request for a handoff document",
+    "other": "side request",
+}
+"""Kinds of requests, for answers that `_ANSWERS` does not have."""
+_ANSWERS = {
+    ("main", "look"): "checking what is done so far",
+    ("main", "end"): "the agent says that the task is done",
+    ("main", "gives up"): "the agent gives up",
+    ("main", "text"): "the agent answers without a tool",
+    ("checkpoint", "checkpoint"): "the agent wrote a checkpoint",
+    ("compaction", "summary"): "the agent compacted its context",
+    ("continuation", "look"): "the new session checks what is done",
+    ("continuation", "step"): "the new session continues with {}",
+    ("continuation", "end"): "the new session says that the task is done",
+}
+"""What the answer to a kind of request means for the work."""
+_ACTS = {
+    "kill": "killed",
+    "interrupt": "Ctrl+C",
+    "terminate": "terminated",
+    "hang_up": "terminal closed",
+}
 
 
 class DrillRow:
@@ -69,14 +97,18 @@ class DrillRow:
                 self.used = request["tokens"] or self.used
                 self.most = max(self.most, self.used or 0)
                 self.window = event["window"]
-                self.news = _news(request)
-                if step := _STEP.match(self.news):
+                if request["kind"] in _SIDE_KINDS:
+                    return ""
+                if request["kind"] in (None, "main") and (step := _STEP.match(request["answered"])):
                     self._begin(int(step[1]))  # some have ended before they are seen running
+                    self.news = f"step {self.step} of {self.steps}"
                     return ""  # reported when it runs
+                self.news = _news(request)
             case "segue":
                 self.news = _line(event["said"])
             case "act":
-                self.news = f"{event['act']} in step {event['in_step']}"
+                act = str(event["act"])
+                self.news = f"{_ACTS.get(act, act)} in step {event['in_step']}"
             case "said":
                 self.news = f"the user: {event['words']}"
             case "limit":
@@ -94,15 +126,21 @@ class DrillRow:
 
 
 def _news(request: dict[str, Any]) -> str:
-    """What the model was asked, if it is not the work itself, and its answer."""
-    answer = str(request["answered"]).replace("_", " ")
-    if request["delivery"] != "whole":
-        answer += f" ({request['delivery'].replace('_', ' ')})"
+    """The model's answer to a request, as the work of its agent where it is that."""
+    told = str(request["answered"])
     kind = request["kind"]
     if kind is None:
-        answer = f"{request['method']} {request['path']}"
-    elif kind != "main":
-        answer = f"{kind}: {answer}"
+        answer = f"request for {request['method']} {request['path']}"
+    elif words := _ANSWERS.get((kind, told)) or _ANSWERS.get((kind, told.partition(" ")[0])):
+        answer = words.format(told)
+    elif (request.get("status") or 200) >= 400:
+        answer = f"API error: {told.replace('_', ' ')}"
+    elif kind in _REQUESTS:
+        answer = f"{_REQUESTS[kind]}: {told.replace('_', ' ')}"
+    else:
+        answer = told.replace("_", " ")
+    if request["delivery"] != "whole":
+        answer += f" ({request['delivery'].replace('_', ' ')})"
     return _line(answer)  # it may be any command
 
 

@@ -105,9 +105,11 @@ class Requests(NamedTuple):
         """For people; "" without a request."""
         if not self.requests:
             return ""
+        is_one = self.lowest == self.highest
+        between = f"{self.lowest:g}" if is_one else f"{self.lowest:g} to {self.highest:g}"
         return (
             f"{self.in_time} of {self.requests} requests for a checkpoint were read at {LATE:.0%}"
-            f" of the window or less ({self.lowest:g} to {self.highest:g}%)"
+            f" of the window or less ({between}%)"
         )
 
 
