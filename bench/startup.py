@@ -147,6 +147,8 @@ def clients(without: str) -> dict[str, list[str]]:
         "status line, daemon up": ["sh", "-c", line],
         "hook, daemon up": ["sh", "-c", hook],
         "status line, no daemon": ["sh", "-c", line.replace(up, without)],
+        # Nothing can be kept in a folder that does not exist: each time is the first time.
+        "status line, first time": ["sh", "-c", line.replace(up, f"{without}.d/nobody.sock")],
         "hook, no daemon": ["sh", "-c", hook.replace(up, without)],
     }
 

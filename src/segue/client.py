@@ -6,8 +6,10 @@ a hook without an answer prints nothing and exits with 0. `setup` writes these c
 docs/claude.md.
 
 The client does not know which policy applies, and so not which zone the session is in. Without the
-daemon it runs `segue statusline`, which does; if that takes too long, the line has no zone. FORMER
-is a file with the user's former status-line command, whose output stays above segue's.
+daemon it runs `segue statusline`, which does, and keeps the line beside the socket: claude asks
+several times a second while a reply arrives, and says the same until the reply is complete. If
+`segue statusline` takes too long, the line has no zone. FORMER is a file with the user's former
+status-line command, whose output stays above segue's.
 """
 
 import posix
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 HOOK_S = 1.0
 LINE_S = 0.4  # after this, the line is made without the daemon: a late line is not shown at all
 ALONE_S = 1.5  # the time for that
+KEPT_S = 10.0  # how long a line made without the daemon is good, if claude says the same
+KEPT_LINES = 8  # sessions beside each other that have their line kept
 LIMIT_S = {"hook": 1.3, "statusline": 3.0}  # in total, the user's former status line included
 MAX_BYTES = 4_000_000
 SPOOL_BYTES = 1_000_000
@@ -36,6 +40,16 @@ _USAGE = (
     "output_tokens",
 )
 _LARGE_WINDOW = 1_000_000
+_DECISIVE = (
+    "session_id",
+    "transcript_path",
+    "cwd",
+    "workspace",
+    "model",
+    "context_window",
+    "rate_limits",
+)
+"""What a line depends on; the rest of what claude says (costs, durations) changes all the time."""
 
 
 class Late(Exception):  # noqa: N818 - not an error
@@ -73,7 +87,8 @@ def _line(socket_path: str, payload: bytes, former: str) -> None:
     width = posix.environ.get(b"COLUMNS", b"")
     columns = int(width) if width.isdigit() and len(width) < 6 else 0
     answer = ask(socket_path, "/v1/statusline", with_terminal(payload, columns, color), LINE_S)
-    own = answer[1] if answer is not None and answer[1] else _line_alone(payload)
+    own = answer[1] if answer is not None else b""
+    own = own or _line_alone(socket_path, payload, columns, color)
     own = own or local_line(payload, color)
     before = b""
     try:
@@ -86,20 +101,64 @@ def _line(socket_path: str, payload: bytes, former: str) -> None:
     _write(1, before + own.rstrip(b"\n") + b"\n")
 
 
-def _line_alone(payload: bytes) -> bytes:
-    """The output of `segue statusline` without the daemon; b"" if there is none in time. Nothing
-    is imported from the folder that claude works in (-P)."""
+def _line_alone(socket_path: str, payload: bytes, columns: int, color: bool) -> bytes:
+    """The output of `segue statusline` without the daemon, new or kept; b"" if there is none in
+    time. Nothing is imported from the folder that claude works in (-P)."""
+    said = parsed(payload)
+    decisive = [said.get(name) for name in _DECISIVE]
+    key = repr((columns, color, decisive)).encode("ascii", "backslashreplace")
+    path = f"{socket_path}.line{sum(str(decisive[0]).encode('utf-8', 'replace')) % KEPT_LINES}"
+    if own := kept_line(path, key, time()):
+        return own
     words = [sys.executable, "-P", "-m", "segue", "statusline", "--no-daemon"]
     pid, pipe = _start(sys.executable, words, payload)
-    own = b""
     try:
         if pipe >= 0:
             _set_timer(ALONE_S)
             own = _read(pipe)
+            if own:
+                keep_line(path, key, own)
     except Late:
         posix.killpg(pid, 9)
     _set_timer(LIMIT_S["statusline"] - LINE_S - ALONE_S)
     return own
+
+
+def kept_line(path: str, key: bytes, now: float) -> bytes:
+    """The line that was kept there for this key; b"" if there is none, or it is too old."""
+    try:
+        if not is_own_folder(path):
+            return b""
+        flags = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW | posix.O_NONBLOCK
+        handle = posix.open(path, flags)
+        is_new = 0 <= now - posix.fstat(handle).st_mtime < KEPT_S
+        data = posix.read(handle, 1 << 16) if is_new else b""
+        posix.close(handle)
+    except OSError:
+        return b""
+    first, _, own = data.partition(b"\n")
+    return own if first == key else b""
+
+
+def keep_line(path: str, key: bytes, own: bytes) -> None:
+    """Keeps a line, as a whole or not at all."""
+    new = path + ".new"
+    flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
+    try:
+        if not is_own_folder(path):
+            return
+        try:
+            handle = posix.open(new, flags, 0o600)
+        except FileExistsError:  # another process is at it, or was killed while it was
+            posix.unlink(new)
+            return
+        data = key + b"\n" + own
+        is_whole = posix.write(handle, data) == len(data)
+        posix.close(handle)
+        if is_whole:
+            posix.rename(new, path)
+    except OSError:
+        pass  # no segue was ever here, or the disk is full
 
 
 def ask(socket_path: str, route: str, body: bytes, patience_s: float) -> "tuple[int, bytes] | None":

@@ -10,7 +10,8 @@ from rich.console import Console
 from segue.drill.plays.outcome import PlayOutcome, requests_of
 from segue.drill.scenarios.types import Expectation
 from segue.views import drill_table as picture
-from segue.views.drill_table import DrillLines, DrillRow, MovingDrill, table
+from segue.views.drill_row import DrillRow
+from segue.views.drill_table import DrillLines, MovingDrill, table
 
 
 def outcome(steps: int, **given: object) -> PlayOutcome:

@@ -23,10 +23,10 @@ from segue.drill.scenarios.types import Scenario
 from segue.errors import InputError, StateError
 from segue.system.files import state
 from segue.views import printing
+from segue.views.drill_row import DrillRow
 from segue.views.drill_table import (
     DrillLines,
     DrillPicture,
-    DrillRow,
     MovingDrill,
     below,
     table,

@@ -15,7 +15,10 @@ RUN_ID = re.compile("run-[0-9a-f]{8}")
 _DATABASE = (
     r"(?:sessions|runs|watch|queue)\.db(?:-wal|-shm|-journal|\.damaged-[0-9]{8}T[0-9]{6}-[0-9]+)?"
 )
-_SOCKET = r"(?:segue|[0-9a-f]{16})\.sock(?:\.lock|\.[0-9]+|\.hooks|\.hooks\.taken)?"
+_SOCKET = (
+    r"(?:segue|[0-9a-f]{16})\.sock"
+    r"(?:\.lock|\.[0-9]+|\.hooks|\.hooks\.taken|\.line[0-7](?:\.new)?)?"
+)
 _OWN: dict[str, re.Pattern[str]] = {
     "": re.compile(
         rf"{_DATABASE}|drill\.jsonl|doubts\.jsonl|doubts\.[0-9]+\.new|dashboard-[0-9a-f]{{8}}\.html"
@@ -60,7 +63,8 @@ def delete(folder: Path) -> list[str]:
     place = Path(state.socket_path())
     # located elsewhere, because the path was too long
     if place.parent != folder / state.WATCH_NAME:
-        for ending in ("", ".lock", state.SPOOL_ENDING, f"{state.SPOOL_ENDING}.taken"):
+        endings = ("", ".lock", state.SPOOL_ENDING, f"{state.SPOOL_ENDING}.taken")
+        for ending in (*endings, *state.LINE_ENDINGS):
             _delete(Path(f"{place}{ending}"))
     return list(_remaining_names(folder))
 
