@@ -407,9 +407,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a session that was cleared is looked for without end",
-        "segue/watch/resumes/stops.py",
-        "        if self._has_moved_on(tracked):\n",
-        "        if False:\n",
+        "segue/watch/resumes/presence.py",
+        "    if _has_moved_on(state, tracked):\n",
+        "    if False:\n",
     ),
     Mutation(
         "the same news begins a wait anew",

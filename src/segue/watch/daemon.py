@@ -31,6 +31,7 @@ from segue.watch.log import Log
 from segue.watch.observe import endings
 from segue.watch.observe.gauge import ZoneGauge
 from segue.watch.observe.observer import REAP_S, SETTLE_S, Observer, Sighting
+from segue.watch.resumes.prompt_stops import is_stop_at_prompt
 from segue.watch.resumes.resuming import Resumer
 from segue.watch.resumes.stops import Stops
 from segue.watch.resumes.takeups import Takeups
@@ -87,7 +88,7 @@ class Watch:
         self.stops = Stops(self.state, self.waking)
         self.waking.stops = self.stops
         self.waking.wakes = self.observer.wake
-        self.takeups = Takeups(self.state, self.stops.left_at)
+        self.takeups = Takeups(self.state, self.stops.user_answers.left_at)
         self.gauge = ZoneGauge(self.state, self.handoffs)
         self.commands = UserCommands(self.state, self.handoffs, self.stops, wake=self.observer.wake)
         self.seating = seating or Seating()
@@ -254,7 +255,7 @@ class Watch:
 
     def _see_live(self, tracked: TrackedSession, before: Session) -> None:
         session = tracked.session
-        if self.stops.is_stop_at_prompt(session):
+        if is_stop_at_prompt(session):
             self.stops.at_prompt(tracked)
         elif session.state is SessionState.WORKING or (session.last_at or 0) > (
             before.last_at or 0

@@ -65,7 +65,7 @@ class Answers:
     def __init__(self) -> None:
         self.given: list[tuple[str, bool]] = []
 
-    def kept_of(self, pending: Pending) -> TrackedSession:
+    def tracked_of(self, pending: Pending) -> TrackedSession:
         return pending.tracked
 
     def carried(
@@ -136,13 +136,13 @@ class Scene:
     def comes_back(self, pending: Pending) -> None:
         """From now on an agent is seen behind it, once the stub has run."""
 
-        def kept_of(asked: Pending) -> TrackedSession:
+        def tracked_of(asked: Pending) -> TrackedSession:
             if self.runs():
                 process = Process(agent="claude", pid=1, started_at=1.0)
                 asked.tracked.session = replace(asked.tracked.session, process=process)
             return asked.tracked
 
-        self.answers.kept_of = kept_of  # type: ignore[method-assign, assignment]
+        self.answers.tracked_of = tracked_of  # type: ignore[method-assign, assignment]
 
     def is_clean(self) -> bool:
         return [*self.folder.rglob("PWNED")] == []

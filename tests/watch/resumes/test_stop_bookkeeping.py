@@ -29,7 +29,8 @@ from segue.system.tmux.typist import TypingRefused
 from segue.watch.log import Log, Note
 from segue.watch.resumes import relaying
 from segue.watch.resumes.pending import Pending
-from segue.watch.resumes.stops import AGAIN_S, MAX_RETRIES, RETRY_S, Stops
+from segue.watch.resumes.prompt_stops import AGAIN_S
+from segue.watch.resumes.stops import MAX_RETRIES, RETRY_S, Stops
 from segue.watch.state import DaemonState, TrackedSession
 
 R = StopReason

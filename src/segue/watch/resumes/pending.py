@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from segue.agents import terminals
-from segue.core.resumes import decisions as wake
+from segue.core.resumes import decisions
 from segue.core.sessions.types import Session
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.types import RateLimitInfo, Stop
@@ -31,10 +31,10 @@ class Pending:
     """Everything is in the log, except for what is in progress right now."""
 
     id: str  # "w-…", with a to z, digits and dashes
-    ending: wake.StoppedSession
+    ending: decisions.StoppedSession
     tracked: TrackedSession
     draw: float
-    verdict: wake.Verdict
+    verdict: decisions.Verdict
     resumes: int = 0
     last_resume_at: float | None = None
     allowed: bool = False  # the user has allowed this one
@@ -84,16 +84,6 @@ class PaneBefore(Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
 
 
-@dataclass(kw_only=True)
-class ResumeAttempt:
-    """A session that segue has resumed."""
-
-    id: str
-    at: float
-    replied: bool = False
-    rests: bool = False  # it has used as much as the user allows unattended
-
-
 def from_notes(log: Log, now: float, since: float) -> list[Pending]:
     """The unfinished ones, by the last note on each."""
     latest: dict[str, Note] = {}
@@ -141,7 +131,7 @@ def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
     if data.get("verdict") in _OVER:
         return None
     try:
-        ending = msgspec.convert(data["ending"], wake.StoppedSession)
+        ending = msgspec.convert(data["ending"], decisions.StoppedSession)
         sat = msgspec.convert(data.get("sat", {}), PaneBefore)
         last_at = msgspec.convert(data.get("last_resume_at"), float | None)
     except (KeyError, msgspec.ValidationError):
@@ -184,16 +174,16 @@ def _restored(note: Note, now: float, *, was_begun: bool) -> Pending | None:
     )
 
 
-def _verdict(data: dict[str, Any], at: float, now: float) -> wake.Verdict:
+def _verdict(data: dict[str, Any], at: float, now: float) -> decisions.Verdict:
     why, until = str(data.get("why", "")), data.get("until")
     if data.get("verdict") in ("resume", "relay"):
         why = "it was being resumed when the daemon ended"
-        return wake.WaitForReset(max(now, at + DOUBT_S), why)
+        return decisions.WaitForReset(max(now, at + DOUBT_S), why)
     if not isinstance(until, float | int):
-        return wake.AskUser(why)
+        return decisions.AskUser(why)
     if data.get("verdict") == "stand_by":
-        return wake.StandBy(float(until), why)
-    return wake.WaitForReset(float(until), why)
+        return decisions.StandBy(float(until), why)
+    return decisions.WaitForReset(float(until), why)
 
 
 def resumed(
@@ -235,12 +225,12 @@ def own_words(messages: Messages) -> str:
 
 def ending_of(
     tracked: TrackedSession, stop: Stop, state: Literal["exited", "at_prompt"], at: float
-) -> wake.StoppedSession:
+) -> decisions.StoppedSession:
     """What is known about a stopped session, without what has yet to be looked up."""
     session = tracked.session
     scope = stop.details.scope if isinstance(stop.details, RateLimitInfo) else None
     reading = session.reading
-    return wake.StoppedSession(
+    return decisions.StoppedSession(
         agent=session.agent,
         session_id=session.session_id,
         project=session.cwd,
@@ -266,24 +256,35 @@ def has_replied(session: Session, since: float) -> bool:
     return reading is not None and (reading.at or 0.0) > since
 
 
-def is_same_stop(one: wake.StoppedSession, other: wake.StoppedSession) -> bool:
+def is_same_stop(one: decisions.StoppedSession, other: decisions.StoppedSession) -> bool:
     """Whether these are one stop, reported twice: by a previous daemon, and by this one."""
     if one.stop is None or other.stop is None or one.state != other.state:
         return False
     return one.at == other.at and one.stop.reason is other.stop.reason
 
 
-def due_of(verdict: wake.Verdict) -> float | None:
+def is_same_wait(before: decisions.Verdict, verdict: decisions.Verdict) -> bool:
+    """Whether both wait for the same thing, the second for a few seconds longer."""
+    if not isinstance(before, decisions.WaitForReset) or not isinstance(
+        verdict, decisions.WaitForReset
+    ):
+        return False
+    return before.why == verdict.why and abs(verdict.until - before.until) <= 2 * decisions.FOLLOW_S
+
+
+def due_of(verdict: decisions.Verdict) -> float | None:
     """When to decide again."""
-    return verdict.until if isinstance(verdict, wake.WaitForReset | wake.StandBy) else None
+    return (
+        verdict.until if isinstance(verdict, decisions.WaitForReset | decisions.StandBy) else None
+    )
 
 
-def tag_of(verdict: wake.Verdict) -> str:
+def tag_of(verdict: decisions.Verdict) -> str:
     """Its name in the log and for users."""
     return str(verdict.__struct_config__.tag)
 
 
-def data_of(verdict: wake.Verdict) -> dict[str, Any]:
+def data_of(verdict: decisions.Verdict) -> dict[str, Any]:
     """Its other data."""
     found: dict[str, Any] = msgspec.to_builtins(verdict)
     found.pop("type", None)

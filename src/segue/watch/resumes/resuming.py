@@ -200,7 +200,7 @@ class Resumer:
 
     def _tracked(self, pending: Pending) -> TrackedSession:
         with self.state.lock:
-            return self.stops.kept_of(pending) if self.stops else pending.tracked
+            return self.stops.tracked_of(pending) if self.stops else pending.tracked
 
     def _pause(self) -> None:
         if self.is_stopping:
