@@ -25,7 +25,7 @@ from segue.fleet.store import PostgresStore
 from segue.queue import trees
 from segue.runs.folders import RunFolder
 from segue.runs.legs.snapshots import RunSnapshots
-from segue.runs.starting.begin import RunRequest
+from segue.runs.starting.run_request import RunRequest
 from segue.system.git import snapshots, worktrees
 from segue.system.git.worktrees import GitError
 from segue.testing.queues import make_task

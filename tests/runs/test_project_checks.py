@@ -18,7 +18,7 @@ from support.running import Ended, Staged, stage
 from support.watching import watching
 
 from segue import run as library_run
-from segue.runs.starting.begin import CheckNotAccepted
+from segue.runs.starting.run_request import CheckNotAccepted
 
 SEGUE = (sys.executable, "-c", "from segue.start import main; main()")
 

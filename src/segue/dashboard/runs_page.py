@@ -276,12 +276,12 @@ def live_words(run: Run) -> list[dict[str, str]]:
 
 def _of_records(run: Run, data: bytes, *, is_whole: bool) -> list[dict[str, str]]:
     from segue import agents
-    from segue.runs.starting import begin
+    from segue.runs.starting import installed_agents
     from segue.sessions.tail import records
     from segue.system.config import settings as layered
 
     with suppress(SegueError):
-        begin.register(layered.load(run.cwd, os.environ))
+        installed_agents.register(layered.load(run.cwd, os.environ))
     profile = agents.find(run.agent)
     if profile is None:
         return []

@@ -90,12 +90,12 @@ def open_accounts(beside: "Queue | None" = None) -> "Accounts":
 def offer(jobs: int, env: Mapping[str, str]) -> "Offer":
     """What this machine offers to tasks. Raises ConfigError."""
     from segue.fleet.machines import Offer
-    from segue.runs.starting import begin
+    from segue.runs.starting import installed_agents
     from segue.system.accounts import account_of
     from segue.system.config import config, settings
 
-    begin.register(settings.load("/", env))
-    agents = tuple(begin.installed(env))
+    installed_agents.register(settings.load("/", env))
+    agents = tuple(installed_agents.installed(env))
     accounts = tuple(dict.fromkeys(account_of(name, env).id for name in agents))
     labels = config.fleet().labels
     return Offer(labels=labels, agents=agents, accounts=accounts, jobs=jobs)

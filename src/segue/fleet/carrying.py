@@ -25,7 +25,7 @@ from segue.queue.carrier import Carrier, take
 from segue.runs.folders import RunFolder
 from segue.runs.legs.leg import Leash, Leg
 from segue.runs.loop import Loop
-from segue.runs.starting.begin import RunRequest
+from segue.runs.starting.run_request import RunRequest
 from segue.runs.store.port import Entry, Lease, LeaseLost, Store
 from segue.system.accounts import Accounts
 from segue.system.config import config

@@ -33,7 +33,7 @@ from segue.fleet.database import FleetDatabase, plain, raw
 from segue.queue import trees
 from segue.runs.folders import RunFolder, read, read_json, write
 from segue.runs.legs.snapshots import Marked, session_note
-from segue.runs.starting.begin import RunRequest
+from segue.runs.starting.run_request import RunRequest
 from segue.sessions import documents, find, tail
 from segue.system.files import tree
 from segue.system.git import git

@@ -31,8 +31,9 @@ from segue.runs.legs.check import CheckCommand
 from segue.runs.legs.leg import Guard, free
 from segue.runs.loop import Loop
 from segue.runs.notices import RunNotices
-from segue.runs.starting import begin
-from segue.runs.starting.begin import Driver, RunRequest, TreeTaken
+from segue.runs.starting import driver, installed_agents, run_request
+from segue.runs.starting.driver import Driver, TreeTaken
+from segue.runs.starting.run_request import RunRequest
 from segue.runs.store import leases
 from segue.runs.store.port import Held, Lease, Store, run_key
 from segue.runs.telemetry import reporter
@@ -92,7 +93,7 @@ class Carrier:
         self.trees: Any = trees
         """Who makes, links, salvages and finishes trees."""
         self.machine = leases.machine()
-        self.new_run_id: Callable[[], str] = begin.new_id
+        self.new_run_id: Callable[[], str] = driver.new_id
         self.draw: Callable[[], float] = random.random  # spreads tries
         self.park_s: float | None = None
         self._notify, self._prompts = Policy(), dict[str, Path]()
@@ -174,7 +175,7 @@ class Carrier:
             policy=task.policy or None, set=task.sets, agent=task.agent, project_check=False
         )
         settings = layered.load(task.cwd, self.env, flags)
-        begin.register(settings)
+        installed_agents.register(settings)
         return settings
 
     def _base(self) -> str:
@@ -210,7 +211,7 @@ class Carrier:
             self.task = trees.after_setup(self.task, before)
             return True
         self.task = replace(self.task, setups=self.task.setups + 1)
-        what = f"the setup of its worktree exited with {code}: {begin.literal(command)}"
+        what = f"the setup of its worktree exited with {code}: {run_request.literal(command)}"
         self._end(
             TaskState.FAILED,
             Outcome(
@@ -229,7 +230,7 @@ class Carrier:
         task, settings = self.task, self._settings()
         self._notify = settings.policy(task.agent)
         self.park_s = settings.queue.park_s
-        wanted = begin.request(
+        wanted = run_request.request(
             prompt_of(task), task.agent, settings, self.env, cwd=trees.cwd(task), flags=task.flags
         )
         self._prompts = settings.prompts
@@ -279,7 +280,7 @@ class Carrier:
         found = self.store.run(self.task.run)
         if found is None:
             return driver.begin(wanted, self.task.run), None
-        drive, program = begin.driven(found.agent, self.env)
+        drive, program = installed_agents.driven(found.agent, self.env)
         is_ended = self._is_ended(found)
         loop, first = driver.go_on(found, drive, program)
         return loop, None if is_ended else first

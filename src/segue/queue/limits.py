@@ -13,7 +13,7 @@ from segue.core import accounts
 from segue.core.queue.schedule import Proving
 from segue.core.queue.types import Task
 from segue.errors import SegueError
-from segue.runs.starting import begin
+from segue.runs.starting import installed_agents
 from segue.system.accounts import Accounts, account_of
 from segue.system.config import settings as layered
 
@@ -78,7 +78,7 @@ class AccountLimits:
         flags = task.flags
         try:
             settings = layered.load(task.cwd, self._env)
-            begin.register(settings)
+            installed_agents.register(settings)
             if flags is None:
                 flags = settings.flags.get(agent, ())
         except (SegueError, OSError):

@@ -14,8 +14,10 @@ from segue.core.stops.types import Stop
 from segue.errors import InputError, SegueError
 from segue.runs.clock import Clock
 from segue.runs.loop import Loop
-from segue.runs.starting import begin
-from segue.runs.starting.begin import Driver, NoAgent, RunRequest
+from segue.runs.starting import installed_agents, run_request
+from segue.runs.starting.driver import Driver
+from segue.runs.starting.installed_agents import NoAgent
+from segue.runs.starting.run_request import RunRequest
 from segue.runs.store import open_store
 from segue.runs.store.port import Entry, Store
 from segue.system.config import settings as layered
@@ -147,11 +149,11 @@ def _request(
             share_tree=share_tree or None,
         ),
     )
-    begin.register(settings)
+    installed_agents.register(settings)
     name = settings.agent or _only_one()
-    if trust_check and begin.needs_yes(settings) and settings.project_file is not None:
+    if trust_check and run_request.needs_yes(settings) and settings.project_file is not None:
         trust.accept(settings.project_file.parent, settings.check)
-    wanted = begin.request(
+    wanted = run_request.request(
         task,
         name,
         settings,
@@ -165,11 +167,11 @@ def _request(
 
 
 def _only_one() -> str:
-    found = list(begin.installed(os.environ))
+    found = list(installed_agents.installed(os.environ))
     if len(found) == 1:
         return found[0]
     if not found:
-        raise begin.none_installed()
+        raise installed_agents.none_installed()
     raise NoAgent(f"several agents are installed ({', '.join(found)}): name one, agent=…")
 
 

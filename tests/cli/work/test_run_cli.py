@@ -15,7 +15,7 @@ import pytest
 from support.running import QUICK, Ended, Staged, stage
 
 from segue.errors import ConfigError
-from segue.runs.starting.begin import policy_for
+from segue.runs.starting.run_request import policy_for
 from segue.system.config import config
 from segue.system.config import settings as layered
 

@@ -12,7 +12,7 @@ from segue.errors import ConfigError, InputError, StateError
 from segue.reports.runs import run_report, runs_since
 from segue.reports.types import Report, WatchedReport
 from segue.reports.watched import watched_since
-from segue.runs.starting import begin
+from segue.runs.starting import installed_agents
 from segue.system import clock
 from segue.system.config import settings
 from segue.system.files import state
@@ -59,7 +59,7 @@ def command(
         _figures(begun, now, project, as_json or form == "json")
         return
     with suppress(ConfigError):  # also of agents of the user's own
-        begin.register(settings.load(os.getcwd(), os.environ))
+        installed_agents.register(settings.load(os.getcwd(), os.environ))
     begun = None if run else (_yesterday(now, tz) if since is None else instant(since, now))
     with opened() as store:
         chosen = [find(store, run)] if begun is None else runs_since(store, begun)

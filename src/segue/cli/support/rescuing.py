@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from segue.cli.work.run import accept_check, play
 from segue.errors import InputError
-from segue.runs.starting import begin
-from segue.runs.starting.begin import RunRequest
+from segue.runs.starting import installed_agents, run_request
 from segue.runs.starting.rescue import can_resume, first_leg, origin_of
+from segue.runs.starting.run_request import RunRequest
 from segue.runs.store.port import Held
 from segue.sessions.documents import known_work
 from segue.system import clock
@@ -100,11 +100,11 @@ def _request(dead: Dead, how: How) -> tuple[RunRequest, Settings]:
     """The run that continues it. Raises InputError, ConfigError."""
     session, cwd = dead.session, _place(dead, how.folder)
     settings = layered.load(cwd, os.environ, Flags(**how.flags))
-    begin.register(settings)
+    installed_agents.register(settings)
     if not how.dry:
         accept_check(settings, how.trusts)
     known = known_work(session.agent, session.path, session.session_id, session.cwd or cwd)
-    wanted = begin.request(
+    wanted = run_request.request(
         known.task, settings.agent, settings, os.environ, cwd=cwd, flags=how.given, dry=how.dry
     )
     is_same = (

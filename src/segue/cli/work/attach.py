@@ -28,7 +28,7 @@ from segue.runs.legs.leg import Leg
 from segue.runs.legs.trackers.activity import LastWork
 from segue.runs.legs.words import Utterance
 from segue.runs.results import is_here
-from segue.runs.starting import begin
+from segue.runs.starting import installed_agents
 from segue.runs.store import projection
 from segue.runs.store.port import Entry, Store
 from segue.sessions.windows import Windows
@@ -63,7 +63,7 @@ def command(run: str | None, as_json: bool, raw: bool) -> None:
             )
         settings = layered.load(_there(found), os.environ)
         with suppress(ConfigError):
-            begin.register(settings)
+            installed_agents.register(settings)
         stage = RunStage(settings, as_json=as_json, raw=raw)
         view = _View(store, found, stage)
         try:

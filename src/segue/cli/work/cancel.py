@@ -17,8 +17,8 @@ from segue.core.runs.types import CancelAsked, Run
 from segue.errors import ConfigError, InputError, StateError
 from segue.runs.folders import RunFolder
 from segue.runs.legs.leg import Leg
-from segue.runs.starting import begin
-from segue.runs.starting.begin import Driver
+from segue.runs.starting import installed_agents
+from segue.runs.starting.driver import Driver, is_command
 from segue.runs.store import leases
 from segue.runs.store.port import Held, Holder, Store
 from segue.system import clock
@@ -131,7 +131,7 @@ def _put(store: Store, run: Run) -> int:
         return store.ask(run.id, "cancel", clock.now())
     except StateError:
         holder = driver(store, run)
-        if holder is None or not (begin.is_command(holder) and leases.is_here(holder)):
+        if holder is None or not (is_command(holder) and leases.is_here(holder)):
             raise
         leases.send(holder, signal.SIGCONT)
         return store.ask(run.id, "cancel", clock.now())
@@ -147,7 +147,7 @@ class _Pressure:
 
     def rise(self, holder: Holder, waited_s: float) -> None:
         who = f"process {holder.pid}, which drives {self.run.id},"
-        if not (begin.is_command(holder) and leases.is_here(holder)):
+        if not (is_command(holder) and leases.is_here(holder)):
             if not self.sent:
                 self.sent = "end"
                 self._end_leg()
@@ -203,7 +203,7 @@ def _end(store: Store, run: Run) -> Run | None:
 def _driven(run: Run) -> tuple[Drive, tuple[str, ...]]:
     """How to drive it, as far as known: to end a leg, its keeper is enough."""
     with suppress(ConfigError):  # to end something must not fail over a slip in a file
-        begin.register(layered.load(run.cwd, os.environ))
+        installed_agents.register(layered.load(run.cwd, os.environ))
     drive = drives.find(run.agent)
     if drive is None:
         drive = Drive(agent=run.agent, find=lambda env: None, install="", launch=_nothing)

@@ -156,11 +156,11 @@ def _sessions(store: Store, run: Run) -> dict[str, str]:
 def _drive(run: Run) -> Drive | None:
     """How its agent is driven, including one of the user's own if the config still names it."""
     from segue.agents import drives
-    from segue.runs.starting import begin
+    from segue.runs.starting import installed_agents
     from segue.system.config import settings
 
     with suppress(ConfigError):
-        begin.register(settings.load(run.cwd, os.environ))
+        installed_agents.register(settings.load(run.cwd, os.environ))
     return drives.find(run.agent)
 
 

@@ -131,12 +131,12 @@ def edit(
             raise InputError("--text: the task is empty, or contains a NUL byte")
         changes["text"] = text
     if agent is not None:
-        from segue.runs.starting import begin
+        from segue.runs.starting import installed_agents
 
-        begin.register(layered.load("/", os.environ))
+        installed_agents.register(layered.load("/", os.environ))
         changes["agents"] = tuple(canonical(each.strip()) for each in agent.split(","))
         for each in changes["agents"]:
-            begin.driven(each, os.environ, "--agent")
+            installed_agents.driven(each, os.environ, "--agent")
     if check is not None:
         changes["check"] = check
     if priority is not None:

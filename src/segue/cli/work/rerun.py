@@ -12,7 +12,7 @@ from segue.cli.support.run.warnings import warn
 from segue.cli.work.run import play
 from segue.core.policy import Policy
 from segue.core.runs.types import Member
-from segue.runs.starting import begin
+from segue.runs.starting import installed_agents, run_request
 from segue.system.config import settings as layered
 from segue.system.config.settings import Flags
 
@@ -53,12 +53,12 @@ def command(
         share_tree=share_tree or None,
     )
     settings = layered.load(found.cwd, os.environ, flags)
-    begin.register(settings)
-    drive, _ = begin.driven(first.agent, os.environ)
+    installed_agents.register(settings)
+    drive, _ = installed_agents.driven(first.agent, os.environ)
     more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
 
-    def request_for(agent: str, words: tuple[str, ...], rules: Policy) -> begin.RunRequest:
-        return begin.request(
+    def request_for(agent: str, words: tuple[str, ...], rules: Policy) -> run_request.RunRequest:
+        return run_request.request(
             found.task,
             agent,
             settings,
@@ -68,7 +68,7 @@ def command(
             policy=None if policy or sets else rules,
         )
 
-    words = begin.with_flags(drive, first.agent, first.flags, more)
+    words = run_request.with_flags(drive, first.agent, first.flags, more)
     wanted = replace(
         request_for(first.agent, words, first.policy if found.relay else found.policy),
         additions=found.additions,

@@ -16,8 +16,8 @@ from segue.cli.support.run.lookup import (
 )
 from segue.cli.support.run.options import AgainCommand, options
 from segue.errors import InputError
-from segue.runs.starting import begin
-from segue.runs.starting.begin import Driver
+from segue.runs.starting import installed_agents, run_request
+from segue.runs.starting.driver import Driver
 from segue.runs.store.port import Held
 from segue.system.config import settings as layered
 from segue.system.config.settings import Flags
@@ -84,9 +84,9 @@ def command(
             return
         flags = Flags(policy=policy, set=sets, agent=found.agent, share_tree=share_tree or None)
         settings = layered.load(found.cwd, os.environ, flags)
-        begin.register(settings)
-        drive, program = begin.driven(found.agent, os.environ)
-        words = begin.with_flags(drive, found.agent, found.flags, more)
+        installed_agents.register(settings)
+        drive, program = installed_agents.driven(found.agent, os.environ)
+        words = run_request.with_flags(drive, found.agent, found.flags, more)
         from segue.cli.support.run.stage import RunStage  # slow to import: not for --help
 
         stage = RunStage(settings, as_json=as_json, raw=raw)
@@ -105,12 +105,12 @@ def command(
                     fresh=fresh,
                     strict=strict,
                     share_tree=settings.share_tree,
-                    policy=begin.policy_for(settings, found.agent, words)
+                    policy=run_request.policy_for(settings, found.agent, words)
                     if policy or sets
                     else None,
                     flags=words if more else None,
                     said=said or "",
-                    relay=begin.with_policies(found, settings) if policy or sets else None,
+                    relay=run_request.with_policies(found, settings) if policy or sets else None,
                 )
             except Held as held:
                 raise InputError(is_driven(found, held.holder)) from None

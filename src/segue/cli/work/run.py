@@ -11,8 +11,9 @@ from segue import fleet
 from segue.cli.support.run.lookup import folder, opened
 from segue.cli.support.run.options import RunCommand, options
 from segue.errors import InputError
-from segue.runs.starting import begin
-from segue.runs.starting.begin import Driver, RunRequest
+from segue.runs.starting import installed_agents, run_request
+from segue.runs.starting.driver import Driver
+from segue.runs.starting.run_request import RunRequest
 from segue.system import clock
 from segue.system.config import settings as layered
 from segue.system.config import trust
@@ -161,12 +162,12 @@ def complete_request(
     """The complete request, from everything the user said. Raises InputError, ConfigError."""
     cwd = folder()
     settings = layered.load(cwd, os.environ, flags)
-    begin.register(settings)
+    installed_agents.register(settings)
     name = settings.agent or choose_agent(settings)
     others = settings.relay[1:]
     if not dry:
         accept_check(settings, trusts)
-    wanted = begin.request(
+    wanted = run_request.request(
         task, name, settings, os.environ, cwd=cwd, flags=given, dry=dry, others=others
     )
     return wanted, settings
@@ -174,14 +175,14 @@ def complete_request(
 
 def accept_check(settings: Settings, trusts: bool) -> None:
     """Asks once about a project's check, if somebody is there to answer."""
-    if not begin.needs_yes(settings) or settings.project_file is None:
+    if not run_request.needs_yes(settings) or settings.project_file is None:
         return
     if not trusts:
         if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
             return  # refused below, in one line
         printing.say(
             f"{settings.sources['run.check'].at} sets a check, a command that segue runs here when"
-            f" the agent says that it is done:\n\n    {begin.literal(settings.check)}\n",
+            f" the agent says that it is done:\n\n    {run_request.literal(settings.check)}\n",
             err=True,
         )
         if not printing.confirm("Accept it, as long as its text stays the same?"):
@@ -192,15 +193,17 @@ def accept_check(settings: Settings, trusts: bool) -> None:
 def choose_agent(settings: Settings) -> str:
     """If one agent is installed, that one; if several, asks the user once; if none, says how to
     get one."""
-    found = list(begin.installed(os.environ))
+    found = list(installed_agents.installed(os.environ))
     if len(found) == 1:
         return found[0]
     if not found:
-        raise begin.none_installed()
+        raise installed_agents.none_installed()
     names = ", ".join(found)
     how = f'--agent NAME, or agent = "{found[0]}" under [run] in {settings.user_file}'
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
-        raise begin.NoAgent(f"several agents are installed ({names}): choose one with {how}")
+        raise installed_agents.NoAgent(
+            f"several agents are installed ({names}): choose one with {how}"
+        )
     chosen = printing.choose(f"Which agent? ({names})", found)
     from segue.system.config.config import remember_agent
 

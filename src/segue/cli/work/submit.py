@@ -17,7 +17,7 @@ from segue.core.queue import lists
 from segue.core.queue.types import Task
 from segue.errors import InputError
 from segue.queue.port import Queue
-from segue.runs.starting import begin
+from segue.runs.starting import installed_agents, run_request
 from segue.runs.store import leases
 from segue.system import clock
 from segue.system.config import settings as layered
@@ -99,7 +99,7 @@ def command(
     )
     cwd = _cwd(repo)
     settings = layered.load(cwd, os.environ, flags)
-    begin.register(settings)
+    installed_agents.register(settings)
     names = _agents(agent, settings)
     own = ctx.meta.get("segue.flags")
     if own and len(names) > 1:
@@ -148,8 +148,8 @@ def command(
 def _can_do(name: str, text: str, settings: Settings, cwd: str, flags: list[str] | None) -> None:
     """Raises InputError if no agent can do it. In a fleet, the agent may be on another machine."""
     try:
-        begin.request(text, name, settings, os.environ, cwd=cwd, flags=flags)
-    except begin.NoAgent:
+        run_request.request(text, name, settings, os.environ, cwd=cwd, flags=flags)
+    except installed_agents.NoAgent:
         if not fleet.url() or cwd != _NOWHERE or drives.find(name) is None:
             raise
 
@@ -242,7 +242,7 @@ def _accept(settings: Settings, trusts: bool, key: str, text: str, option: str) 
     place = settings.project_file.parent
     if trust.is_accepted(place, text):
         return
-    shown = begin.literal(text)
+    shown = run_request.literal(text)
     if not trusts:
         if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
             raise InputError(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from segue.agents.contracts.drive import Drive
 from segue.agents.contracts.permission import Access
-from segue.runs.starting.begin import RunRequest
+from segue.runs.starting.run_request import RunRequest
 from segue.system.config import config
 
 _ASK_S = 10.0

@@ -31,7 +31,8 @@ from segue.core.stops.types import Evidence, RateLimitInfo, Stop
 from segue.runs.briefing import handoff
 from segue.runs.briefing.instructions import unread_after
 from segue.runs.briefing.prompts import Prompts
-from segue.runs.starting.begin import RunRequest, new_run
+from segue.runs.starting.driver import new_run
+from segue.runs.starting.run_request import RunRequest
 from segue.sessions.documents import KnownWork, Predecessor
 from segue.system.files import tree
 

@@ -8,8 +8,9 @@ from segue.cli.support.run.lookup import driver, is_driven, opened
 from segue.cli.work.run import whose_check
 from segue.core.runs.types import Run
 from segue.errors import InputError
-from segue.runs.starting.begin import Driver, RunRequest
 from segue.runs.starting.detached import Detached
+from segue.runs.starting.driver import Driver
+from segue.runs.starting.run_request import RunRequest
 from segue.runs.store.port import Store
 from segue.system.config.settings import Settings
 from segue.views import printing

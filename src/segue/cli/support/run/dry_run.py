@@ -18,8 +18,8 @@ from segue.core.sessions.types import Look
 from segue.runs.briefing.prompts import Prompts
 from segue.runs.folders import RunFolder
 from segue.runs.starting import preflight
-from segue.runs.starting.begin import RunRequest, needs_yes
 from segue.runs.starting.rescue import FirstLeg
+from segue.runs.starting.run_request import RunRequest, needs_yes
 from segue.runs.store import runs_path
 from segue.sessions.windows import Windows
 from segue.system.config.settings import Settings

@@ -12,7 +12,7 @@ from segue.core import accounts
 from segue.core.sessions.types import Session
 from segue.errors import InputError, SegueError
 from segue.runs.starting import preflight
-from segue.runs.starting.begin import RunRequest
+from segue.runs.starting.run_request import RunRequest
 from segue.system import clock
 from segue.system.accounts import account_of
 from segue.system.files import state

@@ -20,7 +20,7 @@ from segue.errors import SegueError
 from segue.runs.executor import Executor
 from segue.runs.journal import Journal
 from segue.runs.loop import Loop
-from segue.runs.starting.begin import Driver, TreeTaken
+from segue.runs.starting.driver import Driver, TreeTaken
 from segue.runs.store.port import Held, Holder, Lease, LeaseLost, run_key
 from segue.testing.simulation import models
 from segue.testing.simulation.faults import Fault, PlannedFault

@@ -14,7 +14,8 @@ from segue.queue.limits import AccountLimits
 from segue.queue.memory import MemoryQueue
 from segue.queue.worker import QueueState, Worker
 from segue.runs.loop import Loop
-from segue.runs.starting.begin import Driver, RunRequest
+from segue.runs.starting.driver import Driver
+from segue.runs.starting.run_request import RunRequest
 from segue.runs.store.port import Holder
 from segue.system.git.worktrees import GitError
 from segue.testing.simulation.accounts import known_account
