@@ -11,6 +11,9 @@ from segue.sessions import database
 MODEL = "drill/drill-model"
 _OUTPUT_TOKENS = 8_000
 _DATABASE = ".local/share/opencode/opencode.db"
+_CATALOGUE = ".cache/opencode/models.json"
+"""Its cache of what all providers offer. If there is none, it reads the list in its own program,
+which takes 1.8 of 4.4 CPU seconds at each start."""
 
 
 def _files() -> tuple[str, ...]:
@@ -51,6 +54,7 @@ def _prepare(stage: PlayStage) -> None:
         },
     }
     write(stage, ".config/opencode/opencode.json", config)
+    write(stage, _CATALOGUE, {})  # the drill's provider is in the config
 
 
 def _start(program: str, stage: PlayStage, prompt: str, session: str) -> LegStart:
