@@ -46,13 +46,25 @@ class Survey(ast.NodeVisitor):
         self.defined: list[tuple[Definition, str]] = []
         self.uses: Counter[str] = Counter()
         self.own: dict[int, Counter[str]] = {}  # what a definition itself names
+        self.constants: dict[str, str] = {}  # names that modules set, and where
+        self.loaded: set[str] = set()  # names that are read, not only set
         self.read: set[str] = set()  # attributes
         self.mentioned: set[str] = set()  # those, strings, and what patterns look at
         self._inside: list[Definition] = []
         self._place = ""
         for file in sorted(folder.rglob("*.py")):
             self._place = str(file.relative_to(folder))
-            self.visit(ast.parse(file.read_bytes()))
+            module = ast.parse(file.read_bytes())
+            for line in module.body:
+                self._note_constants(line)
+            self.visit(module)
+
+    def _note_constants(self, line: ast.stmt) -> None:
+        targets = [line.target] if isinstance(line, ast.AnnAssign) else []
+        targets = list(line.targets) if isinstance(line, ast.Assign) else targets
+        for node in (each for target in targets for each in ast.walk(target)):
+            if isinstance(node, ast.Name) and not node.id.startswith("__"):
+                self.constants[node.id] = f"{self._place}:{node.lineno}"
 
     def visit(self, node: ast.AST) -> None:
         match node:
@@ -61,10 +73,14 @@ class Survey(ast.NodeVisitor):
             case ast.Constant(value=str(name)) if name.isidentifier():
                 self._named(name)  # as lazy imports and tables name things
                 self.mentioned.add(name)
+                self.loaded.add(name)
             case ast.MatchClass(kwd_attrs=names):
                 self.mentioned |= set(names)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            self.loaded.add(node.id)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             self.mentioned.add(node.attr)
+            self.loaded.add(node.attr)
             # That a setting is checked when it is set does not mean that anybody goes by it.
             is_check = any(each.name == "__post_init__" for each in self._inside)
             self.read |= set() if is_check else {node.attr}
@@ -124,6 +140,12 @@ def test_everything_in_src_is_used_in_src() -> None:
     assert not stale, f"used by now: take it out of ALLOWED: {stale}"
 
 
+def test_every_constant_is_read() -> None:
+    seen = survey()
+    dead = {name: place for name, place in seen.constants.items() if name not in seen.loaded}
+    assert not dead, f"set by a module and read by nothing: {dead}"
+
+
 def test_every_setting_is_read() -> None:
     fields = {field.name for field in msgspec.structs.fields(Policy)}
     found = fields - survey().read
@@ -177,12 +199,14 @@ def test_it_is_seen_where_something_is_not_used(tmp_path: Path) -> None:
         "    def size(self): pass\n"
         "    def __len__(self): pass\n"
         "    def __post_init__(self): self.checked > 0\n"
+        "LIMIT, FLOOR = 1, 2\n"
         "@registry.command('x')\n"
         "def given(): pass\n"
     )
     (tmp_path / "two.py").write_text(
-        "from one import used, alone\nused()\nKept().hard = cap.soft\n"
+        "from one import used, alone\nused()\nKept().hard = cap.soft + one.FLOOR\n"
     )
     seen = survey(tmp_path)
     assert set(unused(seen)) == {"alone", "below", "size"}
+    assert set(seen.constants) - seen.loaded == {"LIMIT"}
     assert {"soft", "hard", "checked"} - seen.read == {"hard", "checked"}
