@@ -212,12 +212,16 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
     if turn is not None and turn.seen == 0 and turn.unread == 0:
         turn = None
     if profile is None and cut.is_stream and source.channel in _RECORDED:
-        told = unowned.events(found)
+        events = unowned.events(found)
         if source.channel == "log":  # there, that something is done or failed is daily bread
-            told = [t for t in told if isinstance(t, Ended) and t.reason is StopReason.MAX_BUDGET]
+            events = [
+                t for t in events if isinstance(t, Ended) and t.reason is StopReason.MAX_BUDGET
+            ]
         if source.channel == "transcript-record":
-            told = [t for t in told if isinstance(t, Failure) and _WHOLE_FAILED.match(t.code or "")]
-        turn = fold(told) if told else None
+            events = [
+                t for t in events if isinstance(t, Failure) and _WHOLE_FAILED.match(t.code or "")
+            ]
+        turn = fold(events) if events else None
     verdict = TextVerdict()
     if profile is None and source.channel == "transcript" and markdown.is_session(text):
         source = replace(source, channel="tui")  # its front matter is broken, so its text counts

@@ -234,8 +234,8 @@ def _add_help(command: click.Command) -> None:
     time."""
     if command.add_help_option:
         command.add_help_option = False
-        said = "Show this message and exit."
-        command.params.append(_flag("-h", "--help", help=said, callback=_say_help))
+        description = "Show this message and exit."
+        command.params.append(_flag("-h", "--help", help=description, callback=_say_help))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -138,8 +138,10 @@ def _with_headers(send: Send) -> Send:
     async def answer(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            others = [h for h in message.get("headers", []) if h[0].decode().lower() not in HEADERS]
-            message = {**message, "headers": [*others, *own]}
+            other_headers = [
+                h for h in message.get("headers", []) if h[0].decode().lower() not in HEADERS
+            ]
+            message = {**message, "headers": [*other_headers, *own]}
         await send(message)
 
     return answer

@@ -31,7 +31,7 @@ from segue.system.accounts import Accounts
 from segue.system.config import config
 from segue.system.git import snapshots, worktrees
 
-GONE = 75
+EXIT_OUT_OF_CONTACT = 75
 _LOOK_S = 0.5
 _END_S = 10.0
 _PUSH_S = 2.0  # how often to check for a new snapshot to push
@@ -98,7 +98,7 @@ class LeaseGuard:
         with suppress(Exception):
             self.say(f"{why}: ending the agent")
         end_agent(self.run)
-        os._exit(GONE)
+        os._exit(EXIT_OUT_OF_CONTACT)
 
 
 class Pusher(threading.Thread):

@@ -132,8 +132,8 @@ def _machine(db: "FleetDatabase") -> Iterator[Finding]:
 
     own = leases.machine()
     found = {each.id: each for each in machines.machines(db)}
-    others = sum(each.is_alive for each in found.values() if each.id != own)
-    detail = f"{others} other machine{'' if others == 1 else 's'} online"
+    other_machines = sum(each.is_alive for each in found.values() if each.id != own)
+    detail = f"{other_machines} other machine{'' if other_machines == 1 else 's'} online"
     here = found.get(own)
     if here is None:
         what, do = f"no worker has run here yet; {detail}", "segue worker"

@@ -45,8 +45,8 @@ class Leash:
             os.close(lock)
 
     def current(self) -> "leg.Leash | None":
-        """The leash for a process that starts now; None if the fleet does not hear from this
-        machine."""
+        """What a process that starts now must be given: the leash's current era; None if the fleet
+        does not hear from this machine."""
         era = str(self._read().get("era", ""))
         return (str(self.path), era) if era and is_held(str(self.path), era) else None
 

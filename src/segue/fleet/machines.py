@@ -123,7 +123,7 @@ def machines(db: FleetDatabase) -> list[Machine]:
 
 
 def carried(db: FleetDatabase) -> dict[str, list[str]]:
-    """The tasks that each machine has."""
+    """The unfinished tasks that each machine holds."""
     found: dict[str, list[str]] = {}
     sql = "SELECT id, holder FROM segue.task WHERE holder IS NOT NULL ORDER BY number"
     for task_id, holder in db.rows(sql):

@@ -90,7 +90,7 @@ class Publisher:
                 self._make(run, self._db.legs(run.id))
 
     def finish(self, run: Run) -> None:
-        """Writes the rest: the run has ended, or its process is leaving it."""
+        """Writes the rest, because the run has ended or its process is about to leave it."""
         with suppress(StateError):
             if self._making is not None:
                 self._making.join()

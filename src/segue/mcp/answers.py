@@ -55,7 +55,7 @@ _HOW: Mapping[Chosen, str] = {
 }
 
 Found = TypeVar("Found")
-Told = dict[str, Any]  # a session, as `segue status --json` has it
+SessionJson = dict[str, Any]  # a session, as `segue status --json` has it
 
 
 class McpAnswer(NamedTuple):
@@ -68,7 +68,7 @@ class McpAnswer(NamedTuple):
 class Picked(NamedTuple):
     """The session that is meant, and why that one."""
 
-    session: Told
+    session: SessionJson
     chosen: Chosen
 
     @property
@@ -145,7 +145,7 @@ class Answers:
         if why := handoff.check(clean):
             raise InputError(f"not saved: {why}. Write the whole document again.")
         picked = self._pick_or_none(session)
-        found: Told = picked.session if picked else {}
+        found: SessionJson = picked.session if picked else {}
         project = self._project(found, is_named=bool(session))
         folder = self._handoffs_of(project, found)
         name = self._awaited(found, folder)
@@ -220,7 +220,7 @@ class Answers:
             raise InputError(f"{name[:80]!r} may be one of {len(found)}: {ids}")
         return pick(self._recent(), self._ancestors(), self._folder)
 
-    def _recent(self) -> list[Told]:
+    def _recent(self) -> list[SessionJson]:
         """The daemon's, else by looking; live ones first, the newest first among each."""
         found = self._daemon("/v1/sessions")
         listed = found.get("sessions") if found else None
@@ -228,7 +228,7 @@ class Answers:
             listed = self._look(lambda m: _dicts(m, m.now - RECENT_S))
         return sorted(listed, key=_rank, reverse=True)
 
-    def _all(self) -> list[Told]:
+    def _all(self) -> list[SessionJson]:
         return self._look(_dicts)
 
     def _look(self, work: Callable[[Machine], Found]) -> Found:
@@ -288,7 +288,7 @@ class Answers:
 
     # Documents
 
-    def _project(self, found: Told, *, is_named: bool) -> str:
+    def _project(self, found: SessionJson, *, is_named: bool) -> str:
         """The session's folder. One that is named must be of this server's project: an agent has
         no business in another's."""
         cwd = files.real(found["cwd"]) if found.get("cwd") else ""
@@ -299,15 +299,15 @@ class Answers:
             raise InputError(f"session {found['session_id']} belongs to another project")
         return cwd
 
-    def _handoffs_of(self, project: str, found: Told) -> Path:
+    def _handoffs_of(self, project: str, found: SessionJson) -> Path:
         policy = self._policy(found | {"cwd": project})
         return handoffs.folder_of(project, policy.handoff_folder)
 
-    def _policy(self, found: Told) -> Policy:
+    def _policy(self, found: SessionJson) -> Policy:
         cwd = found.get("cwd") or self._folder
         return Policies(self._env).policy(found.get("agent") or "", found.get("model") or "", cwd)
 
-    def _awaited(self, found: Told, folder: Path) -> str:
+    def _awaited(self, found: SessionJson, folder: Path) -> str:
         """The name under which the daemon waits for this session's document; "" if it does not."""
         listed = (self._daemon("/v1/handoffs") or {}).get("handoffs")
         for one in listed if isinstance(listed, list) else ():
@@ -318,7 +318,7 @@ class Answers:
                 return name if os.path.realpath(place) == os.path.realpath(folder) else ""
         return ""
 
-    def _tell(self, found: Told, path: Path) -> bool:
+    def _tell(self, found: SessionJson, path: Path) -> bool:
         """It sees the file by itself too; this is for those who watch no files."""
         event = {
             "hook_event_name": "HandoffWritten",
@@ -342,12 +342,12 @@ class Answers:
         return found if isinstance(found, dict) else None
 
 
-def pick(sessions: Sequence[Told], ancestors: Sequence[int], folder: str) -> Picked | None:
+def pick(sessions: Sequence[SessionJson], ancestors: Sequence[int], folder: str) -> Picked | None:
     """Whose server this is, if nobody says: the session whose process is the nearest ancestor
     (of this folder, if that process has several), else the newest live one of the folder, else the
     newest. `sessions` are ranked, the best first."""
 
-    def is_here(one: Told) -> bool:
+    def is_here(one: SessionJson) -> bool:
         return bool(one.get("cwd")) and os.path.realpath(one["cwd"]) == folder
 
     for pid in ancestors:
@@ -360,19 +360,19 @@ def pick(sessions: Sequence[Told], ancestors: Sequence[int], folder: str) -> Pic
     return Picked(here, "newest_live" if here.get("state") in _LIVE else "newest")
 
 
-def _name(one: Told) -> SessionName:
+def _name(one: SessionJson) -> SessionName:
     return SessionName(*(str(one.get(key) or "") for key in ("session_id", "path", "cwd")))
 
 
-def _rank(one: Told) -> tuple[bool, str]:
+def _rank(one: SessionJson) -> tuple[bool, str]:
     return one.get("state") in _LIVE, one.get("last_activity") or ""
 
 
-def _dicts(machine: Machine, since: float | None = None) -> list[Told]:
+def _dicts(machine: Machine, since: float | None = None) -> list[SessionJson]:
     return [tables.as_dict(session) for session in list_sessions(machine, since)]
 
 
-def _fullness(one: Told) -> str:
+def _fullness(one: SessionJson) -> str:
     """How full it is, and what happened to it."""
     size = _size(one)
     if one.get("handed_over_to"):
@@ -382,7 +382,7 @@ def _fullness(one: Told) -> str:
     return size
 
 
-def _size(one: Told) -> str:
+def _size(one: SessionJson) -> str:
     context, ahead = one.get("context"), one.get("handoff")
     if not isinstance(context, dict):
         return "its size is unknown: no reply states its usage yet"

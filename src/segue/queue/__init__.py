@@ -1,4 +1,4 @@
-"""Tasks that wait for their turn: `port` defines what a queue is, and `open_queue` opens the
+"""Tasks that wait for a worker: `port` defines what a queue is, and `open_queue` opens the
 user's."""
 
 from typing import TYPE_CHECKING

@@ -14,13 +14,15 @@ from segue.runs.store.port import Holder, IsAlive, Lease
 
 
 class BaseQueue(ABC):
-    """Applies the rules. A subclass stores tasks and leases, and says who lives."""
+    """The rules of every queue. Subclasses store the tasks and their leases, and say which holders
+    are alive."""
 
     _is_alive: IsAlive
 
     @abstractmethod
     def alone(self) -> AbstractContextManager[object]:
-        """Nobody else writes inside of it, and all of it is written or nothing."""
+        """A transaction: nobody else writes while it lasts, and everything in it is written or
+        nothing is."""
 
     @abstractmethod
     def tasks(self, *, unfinished: bool = False) -> list[Task]: ...
@@ -30,7 +32,7 @@ class BaseQueue(ABC):
 
     @abstractmethod
     def _locked(self, task_id: str) -> Task | None:
-        """A task that nobody else changes until `alone` ends."""
+        """The task, which nobody else can change until `alone` ends."""
 
     @abstractmethod
     def _that_count(
@@ -40,7 +42,7 @@ class BaseQueue(ABC):
 
     @abstractmethod
     def _insert(self, task: Task) -> int:
-        """Makes room for a task; its number."""
+        """Stores a new task; returns its number."""
 
     @abstractmethod
     def _delete(self, task_id: str) -> None: ...
@@ -58,7 +60,7 @@ class BaseQueue(ABC):
     @abstractmethod
     def _release(self, task_id: str) -> None: ...
 
-    # For users
+    # Changes by users
 
     def submit(self, tasks: Sequence[Task]) -> list[Task]:
         with self.alone():

@@ -99,14 +99,14 @@ class Carrier:
         self._notify, self._prompts = Policy(), dict[str, Path]()
 
     def carry(self) -> Task:
-        """Carries the task to its end, or to a wait; returns the task as it was left. Raises
-        LeaseLost if it was given to another process, and StateError or OSError if nothing can be
-        written: the worker tries again."""
+        """Carries the task out until it has ended or has to wait; returns its new state. Raises
+        LeaseLost if the task was given to another process, and StateError or OSError if nothing can
+        be written: then the worker tries again."""
         self.guarded(self._carry)
         return self.task
 
     def guarded(self, act: Callable[[], T]) -> T | None:
-        """Does a part of it; what is in the way is written down with the task."""
+        """Runs a step of the work. Whatever prevents it is stored with the task."""
         try:
             return act()
         except (TreeTaken, Held) as fault:
@@ -128,8 +128,9 @@ class Carrier:
         self.settle(run)
 
     def prepare(self, stack: ExitStack) -> tuple[Loop, AnyFact | None] | None:
-        """Its worktree and its run, up to a loop that can be driven, with the fact that begins it;
-        None if nothing is left to do. The stack releases what the loop holds."""
+        """Makes the worktree and the run, up to a loop that is ready to be driven, and the fact
+        that starts or resumes it. None if nothing is left to do. The stack releases what the loop
+        holds."""
         if self._is_cancelled() and not self.task.run:
             self._end(TaskState.CANCELLED, None)
             return None
@@ -168,7 +169,7 @@ class Carrier:
         self._save(self.trees.salvage(anew))
 
     def _settings(self) -> Settings:
-        """The settings of the folder where the task was submitted. What runs is what the user
+        """The settings of the folder where the task was submitted, because that is what the user
         saw then."""
         task = self.task
         flags = Flags(
@@ -191,7 +192,7 @@ class Carrier:
     # The tree
 
     def _set_up(self) -> bool:
-        """Runs the worktree's setup command; False if that ended the task."""
+        """Runs the worktree's setup command. False if that has ended the task."""
         command = self.task.setup
         if not command:
             return True
@@ -292,7 +293,7 @@ class Carrier:
         return is_asked and not run.state.is_final
 
     def settle(self, run: Run) -> None:
-        """Writes down what the run's state means for the task."""
+        """Stores what the state of the run means for the task."""
         self.left(run)
         state = _STATES.get(run.state)
         if state is not None:
@@ -313,7 +314,7 @@ class Carrier:
         else:
             self._put_back(f"interrupted by {run.interrupted}", self.clock.now())
 
-    # What is written down
+    # Storing results
 
     def _is_cancelled(self) -> bool:
         now = self.queue.task(self.task.id)
@@ -346,8 +347,8 @@ class Carrier:
 
 
 def prompt_of(task: Task) -> str:
-    """What the agent is asked: the task and, if it was taken over from a lost machine, what is
-    there of its work."""
+    """The prompt for the agent: the task and, if it was taken over from a lost machine, what is
+    left of its work."""
     if not task.former_runs:
         return task.text
     what = "None of the work done there is here: start over."
@@ -364,7 +365,7 @@ def prompt_of(task: Task) -> str:
 
 
 def take(queue: Queue, task_id: str, epoch: int, now: float) -> tuple[Lease, Task]:
-    """This process takes over the worker's claim. Raises LeaseLost, UnknownTask."""
+    """Takes the claim over from the worker, for this process. Raises LeaseLost, UnknownTask."""
     lease = queue.take_over(
         Lease(task_key(task_id), epoch), leases.me(f"segue worker: {task_id}"), now
     )

@@ -34,24 +34,24 @@ class Limits(Protocol):
         """The accounts whose limit has reset, and that have had no reply since."""
 
 
-class _Looked(Struct, frozen=True):
+class _AccountFound(Struct, frozen=True):
     account: str
     at: float
 
 
 class AccountLimits:
-    """What this machine knows. `env`: the environment of the tasks' processes."""
+    """The limits that this machine knows. `env`: the environment of the tasks' processes."""
 
     def __init__(self, env: Mapping[str, str], known: Accounts | None = None) -> None:
         self._env, self._known = env, known or Accounts()
-        self._looked: dict[tuple[object, ...], _Looked] = {}
+        self._accounts_found: dict[tuple[object, ...], _AccountFound] = {}
         self._now = 0.0
 
     def account_of(self, task: Task, agent: str) -> str:
         key = (agent, task.flags, task.cwd)
-        found = self._looked.get(key)
+        found = self._accounts_found.get(key)
         if found is None or not 0 <= self._now - found.at < _FRESH_S:
-            found = self._looked[key] = _Looked(self._look(task, agent), self._now)
+            found = self._accounts_found[key] = _AccountFound(self._look(task, agent), self._now)
         return found.account
 
     def limited(self, now: float) -> dict[str, float]:
@@ -74,7 +74,8 @@ class AccountLimits:
         return found
 
     def _look(self, task: Task, agent: str) -> str:
-        """Uses the flags of its run. Settings that cannot be read fail the task, not this."""
+        """The account that a run of this task would use, by its flags. Settings that cannot be read
+        make the task fail, but not this."""
         flags = task.flags
         try:
             settings = layered.load(task.cwd, self._env)

@@ -14,7 +14,7 @@ from segue.runs.store.port import Holder, IsAlive, Lease
 
 
 class SharedTasks:
-    """What is shared by those who open the same one."""
+    """The data that all queues opened on it share."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task] = {}

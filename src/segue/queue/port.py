@@ -12,7 +12,7 @@ from segue.runs.store.port import Holder, Lease
 
 
 class UnknownTask(InputError):  # noqa: N818 - told to the user as it is
-    """There is no such task."""
+    """No task has this id."""
 
 
 class NotQueued(InputError):  # noqa: N818
@@ -44,7 +44,7 @@ class Queue(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
-    # What users do
+    # Changes by users
 
     def submit(self, tasks: Sequence[Task]) -> list[Task]:
         """Adds tasks in this order, all or none; the returned tasks have numbers. Raises
@@ -66,13 +66,13 @@ class Queue(Protocol):
     def forget(self, task_id: str) -> None:
         """Deletes a task that has ended. Raises NotQueued for one that has not."""
 
-    # What is known
+    # Queries
 
     def task(self, task_id: str) -> Task | None:
-        """As it was saved last."""
+        """The task as it was last saved."""
 
     def tasks(self, *, unfinished: bool = False) -> list[Task]:
-        """In the order in which they were submitted."""
+        """All tasks, in the order in which they were submitted."""
 
     def upcoming(self, machine: str, now: float) -> list[Task]:
         """The unfinished tasks that a worker of this machine has to look at now, in the order of
@@ -82,10 +82,10 @@ class Queue(Protocol):
         """The tasks that have ended and whose worktree may be on this machine."""
 
     def find(self, prefix: str) -> list[str]:
-        """The ids that begin like this, in order."""
+        """The ids that begin with this text, in order."""
 
     def holder(self, task_id: str) -> Holder | None:
-        """The last holder that has not released it; it may be dead."""
+        """The last process that claimed the task and has not released it. It may be dead."""
 
     def is_alive(self, holder: Holder) -> bool:
         """Whether a holder may still be at work, as far as segue can tell from here."""
@@ -93,7 +93,7 @@ class Queue(Protocol):
     def version(self) -> int:
         """A number that changes once another process has written. Costs next to nothing."""
 
-    # Who carries what
+    # Claims
 
     def claim(
         self, task_id: str, holder: Holder, now: float, *, agent: str, account: str, caps: Caps
@@ -105,7 +105,7 @@ class Queue(Protocol):
     def claim_first(
         self, wanted: Sequence[Candidate], holder: Holder, now: float, *, caps: Caps
     ) -> tuple[Candidate, Lease] | None:
-        """The same for the first of several that is available; None if none is."""
+        """Claims the first of these that is available; None if none is."""
 
     def take_over(self, lease: Lease, holder: Holder, now: float) -> Lease:
         """Transfers the claim to another process, in a new epoch. Raises LeaseLost if it was

@@ -1,4 +1,4 @@
-"""What every queue does in the same way: how a task changes, wherever it is stored."""
+"""How a task changes. The rules are the same for every queue, wherever it stores its tasks."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,12 +13,12 @@ LIVED_S = 60.0
 
 
 def unknown(task_id: str) -> UnknownTask:
-    """What to raise."""
+    """The error for an id that no task has."""
     return UnknownTask(f"no task is called {task_id}; `segue queue` lists them")
 
 
 def edited(task: Task, new: Task, is_held: bool) -> Task:
-    """After `edit`: what a worker wrote stays."""
+    """The task after `edit`. What a worker has stored stays."""
     if task.state is not TaskState.QUEUED or is_held or task.run:
         state = "running" if is_held else task.state.value
         raise NotQueued(f"{task.id} is {state}: only a task that has not started can be changed")
@@ -28,7 +28,7 @@ def edited(task: Task, new: Task, is_held: bool) -> Task:
 
 
 def cancelled(task: Task, is_held: bool, at: float) -> Task:
-    """After `cancel`."""
+    """The task after `cancel`."""
     if task.state.is_final:
         return task
     if is_held:
@@ -37,7 +37,7 @@ def cancelled(task: Task, is_held: bool, at: float) -> Task:
 
 
 def retried(task: Task) -> Task:
-    """After `retry`."""
+    """The task after `retry`."""
     if not task.state.is_final or task.state is TaskState.DONE:
         raise NotQueued(f"{task.id} is {task.state.value}: there is nothing to retry")
     return replace(
@@ -47,7 +47,7 @@ def retried(task: Task) -> Task:
 
 
 def must_be_over(task: Task) -> None:
-    """Raises NotQueued."""
+    """Raises NotQueued unless the task has ended."""
     if not task.state.is_final:
         raise NotQueued(f"{task.id} is {task.state.value}: cancel it first")
 
@@ -61,8 +61,8 @@ def may_claim(
     caps: Caps,
     is_alive: IsAlive,
 ) -> bool:
-    """Whether a task may be carried by another process. `rows`: all that are not over. A task that
-    was cancelled while a process had it, and is still open, is ended by the next process."""
+    """Whether a process may claim the task. `rows`: all unfinished tasks. A task that was cancelled
+    while a process had it, and that is still unfinished, is ended by the next process."""
     if task.state.is_final:
         return False
     jobs = projects = accounts = 0
@@ -87,7 +87,7 @@ def may_claim(
 
 
 def claimed(task: Task, now: float, *, agent: str, account: str) -> Task:
-    """A task that is given to a process. One that was running before has lost its process."""
+    """The task after a claim. If it was running before, its process is lost."""
     was_lost = task.state is TaskState.RUNNING
     is_again = was_lost and now - task.tried_at <= LIVED_S
     return replace(
@@ -105,12 +105,12 @@ def claimed(task: Task, now: float, *, agent: str, account: str) -> Task:
 
 
 def saved(now: Task, new: Task) -> Task:
-    """What is stored of `new`: a user may have asked for something in the meantime."""
+    """What is stored of `new`: what a user asked for in the meantime stays."""
     return replace(new, cancel_asked=now.cancel_asked or new.cancel_asked)
 
 
 def check_after(tasks: Iterable[Task], known: Mapping[str, object]) -> None:
-    """Raises UnknownTask, ValueError."""
+    """Checks the tasks that a new task comes after. Raises UnknownTask, ValueError."""
     visited = set(known)
     for task in tasks:
         if task.id in visited:

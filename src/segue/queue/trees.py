@@ -90,8 +90,9 @@ def link(task: Task) -> Task:
 
 
 def before_setup(task: Task) -> dict[str, tuple[int, int]]:
-    """The work that is in a tree when its setup runs first: none in a new one. In one that was
-    taken over, what an earlier setup made there does not count. Raises GitError, OSError."""
+    """The files of a worktree that count as the task's work before its setup runs for the first
+    time: none in a new worktree. In one that was taken over, files that an earlier setup made there
+    do not count. Raises GitError, OSError."""
     if task.salvaged_at is None:
         return {}
     noted = Path(folder(task.id), f"before-setup-{task.setups}.json")
@@ -105,8 +106,8 @@ def before_setup(task: Task) -> dict[str, tuple[int, int]]:
 
 
 def after_setup(task: Task, before: Mapping[str, tuple[int, int]]) -> Task:
-    """Notes the files that the setup made or changed and git does not ignore: they are not the
-    task's work. Raises GitError, OSError."""
+    """Records which files the setup made or changed, as far as git does not ignore them: they are
+    not the task's work. Raises GitError, OSError."""
     after = worktrees.changed_files(task.tree)
     made = {
         name: info
@@ -127,8 +128,8 @@ def _is_below(name: str, places: tuple[str, ...]) -> bool:
 
 
 def not_its_work(task: Task) -> tuple[str, ...]:
-    """Files of its worktree that are never committed with a task: links to the user's own, and what
-    its setup created, unless that was changed since."""
+    """The files of a worktree that are never committed with its task: links to the user's own
+    files, and files that the setup made and nobody has changed since."""
     noted = read_json(Path(folder(task.id), _MADE))
     same = []
     for name, info in noted.items() if isinstance(noted, dict) else ():
@@ -140,7 +141,8 @@ def not_its_work(task: Task) -> tuple[str, ...]:
 
 
 def cwd(task: Task) -> str:
-    """Where the agent works: the same place in the worktree as where the task was submitted."""
+    """Where the agent works: the folder of the worktree that corresponds to the one in which the
+    task was submitted."""
     if task.here:
         return task.cwd
     if task.is_url:
@@ -153,8 +155,8 @@ def cwd(task: Task) -> str:
 
 
 def finish(task: Task) -> Task:
-    """After the run: commits what is left of a finished task, measures the work, and removes an
-    empty worktree."""
+    """Finishes a task's worktree after its run: commits the rest of a finished task, measures the
+    work, and removes a worktree without any."""
     if not task.tree or task.is_tree_removed:
         return task
     note = ""
@@ -170,9 +172,8 @@ def finish(task: Task) -> Task:
 
 
 def settle(task: Task, note: str = "") -> Task:
-    """Looks at the current state of a task's branch. Removes its worktree and branch once it is
-    merged or empty; not while it has uncommitted work, and not as long as its run may
-    continue."""
+    """Updates a task from the state of its branch. Once the branch is merged or empty, its worktree
+    and the branch are removed, unless there is uncommitted work or its run may continue."""
     work = worktrees.look(top(task), task.tree, task.branch, task.target, not_its_work(task))
     if not work.head and not work.note:
         return task

@@ -39,12 +39,12 @@ class QueueState(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is running, and nothing will without the user."""
+        """Whether nothing is running, and nothing will start without the user."""
         return not self.running and all(verdict.is_blocked for verdict in self.verdicts)
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """What this machine offers to tasks. `agents` None: whatever they need."""
+    """What this machine offers to tasks. If `agents` is None, it can run any agent."""
 
     labels: frozenset[str] = frozenset()
     agents: frozenset[str] | None = None
@@ -63,7 +63,7 @@ def conditions(
     here: Here = ANYTHING,
     machine: str = "",
 ) -> Conditions:
-    """The current conditions, for a plan of these tasks. `machine`: this machine's name."""
+    """The conditions under which these tasks are planned now. `machine`: this machine's name."""
     running = [task for task in tasks if task.state is TaskState.RUNNING]
     lost, unreplied, elsewhere = set(), set(), set()
     machine = machine or leases.machine()
@@ -96,7 +96,7 @@ def conditions(
 
 
 class Worker:
-    """A worker in one process; `look` does what there is to do, and returns at once."""
+    """A worker in one process. `look` does everything that is due, and returns at once."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Worker:
         here: Here = ANYTHING,
         me: Holder | None = None,
     ) -> None:
-        """`me`: the process that claims; None: this one."""
+        """`me`: the process that claims tasks; None: this one."""
         self.queue, self.store, self.limits, self.caps = queue, store, limits, caps
         self.here = here
         self.env, self.say = env, say
@@ -172,8 +172,8 @@ class Worker:
         return failed
 
     def _bounded(self, verdict: Verdict, now: float) -> Verdict:
-        """A task whose process is lost again and again is started later each time, and finally
-        no longer."""
+        """Delays a task whose process is lost again and again, longer each time, and finally gives
+        it up."""
         task = verdict.task
         if not verdict.starts or task.state is not TaskState.RUNNING or not task.tries:
             return verdict
@@ -215,7 +215,7 @@ class Worker:
         return self._begin(task, verdict.agent, lease, now)
 
     def _begin(self, task: Task, agent: str, lease: Lease, now: float) -> Verdict | None:
-        """Starts the task's process. If that fails, it returns until when the task waits."""
+        """Starts the task's process. If that fails, it returns when to try again."""
         try:
             self._children[task.id] = self._spawn(task.id, lease.epoch), lease
         except OSError as fault:
@@ -247,9 +247,9 @@ class Worker:
             )
 
     def _reap(self) -> None:
-        """Reaps the processes that have ended. One that ended before it took over this worker's
-        claim leaves its task without a process: the claim is released, so that the task counts as
-        lost and not as this worker's for as long as the worker lives."""
+        """Collects the processes that have ended. If one ended before it took over this worker's
+        claim, the claim is released, so that its task counts as lost and not as this worker's for
+        as long as the worker lives."""
         for task_id, (child, lease) in list(self._children.items()):
             if child.poll() is None:
                 continue

@@ -18,7 +18,7 @@ class Clock:
     _heart: "_Heart | None" = None
 
     def now(self) -> float:
-        """Unix time: it may be set, and may jump."""
+        """The unix time. It may be set, so it may jump."""
         return time.time()
 
     def elapsed(self) -> float:
@@ -62,8 +62,8 @@ class _Heart:
         threading.Thread(target=self._beat, name="segue-heart", daemon=True).start()
 
     def lost_s(self, now: float) -> float:
-        """How long the process has been stopped so far. Asking counts as a tick: the first
-        thread to run again must know."""
+        """How long the process was stopped so far. Each call also counts as a tick, because the
+        first thread to run again must know."""
         with self._lock:
             gap_s = now - self._beat_at
             if gap_s > 0:

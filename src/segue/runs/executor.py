@@ -181,12 +181,14 @@ class Executor:
             )
 
     def named(self, hand: Hand, session_id: str) -> None:
-        """This session belongs to the run: the daemon and the hooks leave it alone."""
+        """Records that this session belongs to the run, so that the daemon and the hooks leave it
+        alone."""
         if session_id:
             self.hold(f"session:{hand.profile.name}:{session_id}")
 
     def launch(self, run: Run, decision: StartLeg, folder: Path, hand: Hand) -> Launch:
-        """How it is started; its prompt is stored in the leg's folder, for people."""
+        """The command that starts the leg. Its prompt is also stored in the leg's folder, for
+        people."""
         prompt = self.prompts.of(
             run,
             decision,
@@ -199,8 +201,8 @@ class Executor:
         write(folder / "prompt.md", prompt)
         self.digest.tell(prompt)
         if run.unanswered_additions:
-            write_json(folder / handoff.SAID, run.unanswered_additions)
-            handoff.hear(self.digest, run.unanswered_additions)
+            write_json(folder / handoff.USER_WORDS_FILE, run.unanswered_additions)
+            handoff.add_user_words(self.digest, run.unanswered_additions)
         return hand.drive.launch(
             LegOrder(
                 command=hand.command,
@@ -237,12 +239,12 @@ class Executor:
         leg.command("ask", "input", input=request)
 
     def recall(self, run: Run, follower: LegFollower, *, is_free: bool) -> Recall | None:
-        """What this leg's session must be told now, because its own compaction left it out.
-        `is_free`: it may be told something."""
+        """What this leg's session must be told now, because its own compaction left it out; None if
+        nothing. `is_free`: the session can take a message."""
         return self._recaller.due(run, follower, is_free=is_free)
 
     def say_recalled(self, follower: LegFollower, recall: Recall) -> None:
-        """Tells the session."""
+        """Sends that message to the session."""
         self._recaller.tell(follower, recall)
 
     def close(self, follower: LegFollower) -> None:
@@ -252,8 +254,8 @@ class Executor:
             follower.leg.command("close", "close_input")
 
     def end(self, follower: LegFollower, how: str) -> None:
-        """Ends the leg. close: it has everything it needs, and must do nothing more. gentle,
-        kill: as they say."""
+        """Ends the leg. close: by closing its input, once it has done everything and must do
+        nothing more. gentle: in the way the agent prefers. kill: at once."""
         follower.is_ending = True
         if how == "kill":
             follower.leg.command("kill", "kill")
@@ -408,9 +410,9 @@ class Executor:
         return msgspec.convert(stored, Checkpoint) if stored is not None else None
 
     def _doubt(self, run: Run, decision: StartLeg) -> str | None:
-        """The call in doubt, of the last leg that worked: legs that were only asked for a
-        checkpoint did nothing, and neither did legs that never replied. Before all of them
-        comes the rescued session."""
+        """The call in doubt of the last leg that worked. Legs that were only asked for a checkpoint
+        do not count, nor do legs that never replied. If no leg counts, it is that of the rescued
+        session."""
         for number in range(decision.leg - 1, 0, -1):
             folder = self.folder.leg(number)
             doubt = read(folder / "doubt")
@@ -444,14 +446,14 @@ class Executor:
         return 1 if code is None else code, source.text if source is not None else ""
 
     def _mark(self, run: Run, path: Path) -> Mark:
-        """The current state of the work, also stored."""
+        """The current state of the work, which is also stored."""
         self.progress.see_tree(git.mark(run.cwd))
         mark = self.progress.mark()
         write_json(path, msgspec.to_builtins(mark))
         return mark
 
     def _prime(self, run: Run, before: int) -> None:
-        """Tells a new process what earlier legs did."""
+        """Brings this process up to date with what earlier legs did."""
         if not self._is_primed:
             self._is_primed = True
             if self._origin is not None:

@@ -50,8 +50,8 @@ class Journal:
         self.listeners: list[Hear] = []
 
     def add(self, fact: AnyFact, *, taken: int = 0) -> tuple[AnyDecision, ...]:
-        """Logs a fact and returns the decisions, which are written by then. `taken`: the request
-        that led to it."""
+        """Logs a fact and returns the decisions about it, which are logged too. `taken`: the
+        request that led to it."""
         fact = _clean(fact)
         at, draw = self._clock(), self._draw()
         step = machine.step(self.run, fact, at=at, draw=draw)

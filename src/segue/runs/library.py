@@ -41,7 +41,7 @@ class RunUsage(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """A run that is done. `answer` is the agent's last message."""
+    """A finished run. `answer` is the agent's last message."""
 
     run_id: str
     answer: str
@@ -53,12 +53,14 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class RunFailed(SegueError):  # noqa: N818 - the name is a contract
-    """A run that ended without being done: failed, cancelled, or in need of the user.
+    """A run that ended without finishing its task: it failed, was cancelled, or needs the user.
 
-    stop: why its last leg ended, with evidence; None if there was none. usage: what it took.
+    stop: why its last leg ended, with evidence; None if there was none. usage: what the run used.
     outcome: how it ended, with the exit code that the command line has for it, and what to change.
-    remediation: what to do, in words. state: "failed", "cancelled" or "needs-you". The run is kept,
-    and `segue resume` continues it."""
+    remediation: what to do, in words. state: "failed", "cancelled" or "needs-you".
+
+    The run is kept, and `segue resume` continues it.
+    """
 
     def __init__(
         self, run_id: str, state: str, outcome: Outcome, usage: RunUsage, stop: Stop | None = None
@@ -70,12 +72,12 @@ class RunFailed(SegueError):  # noqa: N818 - the name is a contract
 
     @property
     def reason(self) -> str:
-        """One word: a stop reason, or check_failed, no_progress, breaker, cap."""
+        """The cause in one word: a stop reason, or check_failed, no_progress, breaker, cap."""
         return self.outcome.reason
 
     @property
     def remediation(self) -> str:
-        """What to do about it."""
+        """What the user can do about it."""
         return self.outcome.advice or (self.stop.remediation if self.stop is not None else "")
 
     def __reduce__(self) -> tuple[Any, ...]:  # it can be pickled completely
@@ -94,16 +96,17 @@ def run(
     share_tree: bool = False,
     trust_check: bool = False,
 ) -> Result:
-    """Carries `task` to its end, over full windows, limits, hangs and crashes.
+    """Works on `task` until it is finished, whatever happens in between: full windows, limits,
+    hangs, crashes.
 
-    What is not given is what the config says; `policy` is a whole one, or a preset's name. Raises
-    RunFailed if the run ended otherwise, and another SegueError if it could not be begun at all.
-    A check of the project's `.segue.toml` has to be accepted: by `trust_check`, or once before by
-    `segue run`.
+    Arguments that are not given come from the config. `policy` is a complete policy or the name of
+    a preset. Raises RunFailed if the run ends in any other way, and another SegueError if it cannot
+    start at all. A check in the project's `.segue.toml` must be accepted first, by `trust_check` or
+    once by `segue run`.
 
-    Works in any thread. In the main one, Ctrl+C, SIGTERM and SIGHUP end the run as they end `segue
-    run`, and it comes back as RunFailed. If `on_event` raises, the run is ended as by `segue
-    cancel`, and the exception is raised once it is.
+    Any thread may call it. In the main thread, Ctrl+C, SIGTERM and SIGHUP end the run as they end
+    `segue run`, and RunFailed is raised. If `on_event` raises, the run is ended as by `segue
+    cancel`, and then the exception is raised.
     """
     wanted, settings = _request(
         task, agent, cwd, policy, check, tuple(flags), share_tree, trust_check
@@ -161,7 +164,7 @@ def _request(
         cwd=folder,
         flags=flags or None,
         policy=policy if isinstance(policy, Policy) else None,
-        others=settings.relay[1:],
+        successors=settings.relay[1:],
     )
     return wanted, settings
 

@@ -65,17 +65,17 @@ _IDLE_S = 1.0  # how often requests of other processes are checked, while there 
 
 _AT_WORK = (RunState.STARTING, RunState.WORKING, RunState.RESUMING, RunState.HANDING_OVER)
 
-Seen = Callable[[Run, LegFollower | None], None]
+OnLook = Callable[[Run, LegFollower | None], None]
 
 
 class Loop:
     """One run, in the foreground. `executor` knows the agent and the folders;
-    `seen` is called after every look, for displays."""
+    `on_look` is called after every look, for displays."""
 
     def __init__(
-        self, journal: Journal, executor: Executor, *, clock: Clock, seen: Seen | None = None
+        self, journal: Journal, executor: Executor, *, clock: Clock, on_look: OnLook | None = None
     ) -> None:
-        self.journal, self.executor, self.clock, self.on_look = journal, executor, clock, seen
+        self.journal, self.executor, self.clock, self.on_look = journal, executor, clock, on_look
         self.follower: LegFollower | None = None
         self.check: CheckCommand | None = None
         self._signals: list[AnyFact] = []
@@ -103,10 +103,9 @@ class Loop:
         return self.journal.run
 
     def go(self, first: AnyFact | None = None) -> Run:
-        """To the end, or until segue has to go (`run.interrupted`). `first` is what begins it,
-        or begins it again. Raises StateError if it cannot continue writing down what happens:
-        the agent works on then, and another loop can take it up.
-        """
+        """Drives the run to its end, or until this process has to leave it (`run.interrupted`).
+        `first` is the fact that starts or resumes it. Raises StateError if what happens can no
+        longer be logged: the agent keeps working, and another loop can take the run up."""
         with self.clock.beating(), self._woken:
             try:
                 self._go(first)
@@ -122,8 +121,8 @@ class Loop:
         return self.run
 
     def _end_by_force(self, how: How) -> None:
-        """Of a loop that does not react: what it would do is done without it, as far as that takes
-        no time, and the process ends."""
+        """Ends the process of a loop that does not react. What the loop would have done is done
+        without it, as far as that takes no time."""
         doing = threading.Thread(target=self._leave, args=(how,), daemon=True)
         doing.start()
         doing.join(_FORCE_S)
@@ -133,9 +132,9 @@ class Loop:
         run, agent = self.run, "its agent is not running"
         with suppress(Exception):
             if (pid := self.executor.end_by_force(run.leg, is_hard=how == "Ctrl+C")) is not None:
-                agent = f"its keeper ends the agent (process {pid})"
+                agent = f"its keeper is ending the agent (process {pid})"
         with suppress(Exception):
-            message = f"segue: ended by {how}, although {run.id} did not respond; {agent}"
+            message = f"segue: ended by {how}, because {run.id} did not respond; {agent}"
             os.write(2, f"\r{message}; to resume: segue resume {run.id}\n".encode())
         if how == "SIGHUP" or (how == "SIGTERM" and (self._woken.stays or shutdown.is_under_way())):
             return  # which is not a decision of the user's
@@ -222,7 +221,7 @@ class Loop:
             return False
         return self._left_s(self.clock.now()) > self.park_s
 
-    # What is seen
+    # What is observed
 
     def _take_signals(self) -> list[AnyFact]:
         found = list(self._signals)
@@ -263,14 +262,15 @@ class Loop:
         self._add(CheckpointReceived(leg=self.run.leg, number=number))
 
     def _disobeyed(self) -> None:
-        """Asked for a checkpoint, it keeps working: segue stops waiting for it."""
+        """The session keeps working although it was asked for a checkpoint: segue stops waiting for
+        the answer."""
         follower = self.follower
         if follower is not None and follower.works_on and self.run.is_live:
             follower.works_on = False
             self._add(Elapsed(timer="checkpoint", leg=follower.number, early="works_on"))
 
     def _recall(self) -> None:
-        """Its own compaction left out something that it will need."""
+        """The session's own compaction left out something that it will need: segue tells it."""
         follower, run = self.follower, self.run
         if follower is None or not run.is_live:
             return
@@ -315,8 +315,8 @@ class Loop:
             self.executor.staff.record_limits(self.run, limits, self.clock.now())
 
     def _follow(self) -> None:
-        """Another run or session goes first after a limit: once it got a reply, this one
-        follows."""
+        """Waits for another run or session that goes first after a limit. Once that one got a
+        reply, this one follows."""
         wait, run = self.run.wait, self.run
         if run.state is not RunState.WAITING or wait is None or not wait.follows:
             return
@@ -325,13 +325,14 @@ class Loop:
             self._add(Elapsed(timer="wait"))
 
     def _say_untracked(self, follower: LegFollower) -> None:
-        """Said once: without sizes there is no handoff before the window is full."""
+        """Says once that the size of the session is unknown, so that it cannot be handed over
+        before its window is full."""
         if follower.has_replied and self.run.reading is None and not self._is_untracked:
             self._is_untracked = True
             self.say("the agent reports no usage: its context is not tracked, the run continues")
 
     def _answered_at_last(self, follower: LegFollower) -> None:
-        """It ended: what it said since it was asked is the whole answer."""
+        """The leg has ended: what it said since it was asked is the whole answer."""
         if follower.answer is not None and follower.answer.text:
             follower.answer.is_whole = True
             self._answered()
@@ -354,7 +355,8 @@ class Loop:
         ]
 
     def _overspent(self) -> list[Timer]:
-        """Tokens and money, if the user set a limit: checked now and then."""
+        """Which of the user's limits on tokens and money are reached. Computed only from time to
+        time."""
         policy, follower = self.run.policy, self.follower
         if (policy.max_tokens, policy.max_cost_usd) == (None, None):
             return []
@@ -394,7 +396,8 @@ class Loop:
         )
 
     def _as_awake(self, what: str, at: float | None, now: float) -> float | None:
-        """That time, if this process was running all the time since then."""
+        """The time `at`, later by however long the machine slept or this process was stopped
+        since."""
         if at is None:
             return None
         awake = self.clock.awake()
@@ -403,8 +406,8 @@ class Loop:
         return now - (awake - self._noted[what][1])
 
     def _left_s(self, now: float) -> float:
-        """When the wait ends: a relative one by the clock that nobody sets, as long as this process
-        saw it begin."""
+        """How long the wait still takes. A relative wait that this process saw begin is measured on
+        the clock that nobody sets."""
         wait = self.run.wait
         if wait is None:
             return 0.0

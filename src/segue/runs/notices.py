@@ -70,7 +70,7 @@ class RunNotices:
         self._notices = notices or Notices(policy.notify, terse=policy.notify_terse)
 
     def hear(self, before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
-        """Takes in what happened, once it is logged."""
+        """Takes in an entry, once it is logged."""
         found = notice_of(before, step.run, entry.at, self._tz)
         if found is None or not self._notices.has_ways:
             return
@@ -82,7 +82,7 @@ class RunNotices:
         """Waits a moment for notices that are being sent. Says once why something was not sent."""
         if not self._notices.wait(_PATIENCE_S):
             say(
-                "a notice is not sent yet: the service does not respond; to test it: segue"
+                "a notice has not been sent yet: the service does not respond; to test it: segue"
                 " notify test"
             )
         elif self._notices.notes:

@@ -99,8 +99,8 @@ def spend_of(run: Run, legs: Sequence[StoredLeg], env: Mapping[str, str]) -> lis
 
 
 def patch_of(run: Run) -> tuple[str, bool]:
-    """What it changed, as a patch, and whether the patch was cut; "" if there are no snapshots.
-    Raises SegueError."""
+    """The run's changes as a patch, and whether the patch was cut short; "" if there are no
+    snapshots. Raises SegueError."""
     taken = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
     if not taken:
         return "", False
@@ -137,13 +137,13 @@ def _priced(agent: str, model: str, spend: Spend) -> SpendReport:
 
 
 def changes(run: Run) -> tuple[list[FileDiff] | None, list[tuple[str, str]], str]:
-    """The files that differ from before it began, its commits, and why that is unknown."""
+    """The files that differ from before the run, its commits, and why either is unknown."""
     if not os.path.isdir(run.cwd):
         return None, [], f"{run.cwd} no longer exists, so its changes are unknown"
     try:
         taken = snapshots.list_all(run.cwd, run.id, max_s=_MAX_GIT_S)
         if not taken:
-            return None, [], "no snapshots: which files it changed is unknown"
+            return None, [], "there are no snapshots, so the changed files are unknown"
         old, new = taken[0].commit, taken[-1].commit
         files = snapshots.files(run.cwd, old, new, max_s=_MAX_GIT_S)
         return files, snapshots.commits(run.cwd, old, new, max_s=_MAX_GIT_S), ""

@@ -68,7 +68,7 @@ class Staff:
         return self._staff[agent]
 
     def of_leg(self, folder: Path) -> Hand:
-        """The agent of this leg; for a run with one agent, that one."""
+        """The agent of this leg. A run with one agent always has that one."""
         return self.hand(read(folder / "agent") or self._usual)
 
     # Accounts
@@ -89,10 +89,10 @@ class Staff:
 
     def limits(self, run: Run, now: float) -> dict[str, float]:
         """Until when other agents of the list are limited, for those that are."""
-        others = [member.agent for member in run.relay if member.agent != run.agent]
+        other_agents = [member.agent for member in run.relay if member.agent != run.agent]
         found = {
             name: self.accounts.limited_until(self.account(run, name, anew=True), now)
-            for name in others
+            for name in other_agents
         }
         return {name: until for name, until in found.items() if until is not None}
 
@@ -101,7 +101,7 @@ class Staff:
         self.accounts.replied(self.account(run), run.id, now)
 
     def stopped(self, run: Run, stop: Stop, now: float) -> None:
-        """A leg ended: if a limit ended it, nobody else on this account tries before its reset."""
+        """A leg ended: if it hit a limit, nobody else on this account tries before the reset."""
         if stop.reason is not StopReason.RATE_LIMIT or not run.policy.is_sure(stop):
             return
         retry_at = stop.retry_at

@@ -120,7 +120,7 @@ def look(agent: str, path: str, session_id: str, marker: str, since: float) -> M
         path,
         session_id,
         lambda records: evidence_in(profile.parse(records), marker, since, session_id),
-        lambda heard: heard.prompt_at is not None,
+        lambda evidence: evidence.prompt_at is not None,
         MessageEvidence(session_id=session_id),
     )
 

@@ -44,7 +44,7 @@ def _look_at_records(handle: int, found: FileOnDisk, profile: Profile, judge: Ju
     if found.is_document:
         end, capped = view(tail.document(handle, found.size)), False
     else:
-        end, capped = tail.read_back(handle, found.size, view, lambda seen: seen.is_settled)
+        end, capped = tail.read_back(handle, found.size, view, lambda view: view.is_settled)
     look, first = judged(end, profile, judge), Look()
     if not look.cwd or not look.session_id or not look.model:
         first = view(tail.head(handle)).look
@@ -60,7 +60,7 @@ def _look_at_records(handle: int, found: FileOnDisk, profile: Profile, judge: Ju
 
 
 def judged(tail_look: TailLook, profile: Profile, judge: Judge) -> Look:
-    """What a tail shows, with the verdict on its last turn."""
+    """What the end of a file shows, with the verdict on its last turn."""
     turn, look = tail_look.turn, tail_look.look
     look.growth = growth(tail_look.samples)
     look.stop = _redacted_stop(judge(profile, turn) if turn.seen else None)

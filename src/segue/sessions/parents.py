@@ -10,17 +10,17 @@ from segue.sessions import tail
 from segue.sessions.count.index import Index
 from segue.sessions.find import FileOnDisk, Home, Stamp, open_file
 
-UNTOLD = "?"
+UNKNOWN_PARENT = "?"
 _FIRST_BYTES, _MAX_BYTES = 16 << 10, 4 << 20  # a line of instructions may be long
 
-Told = tuple[str, Stamp, str]
+NewParent = tuple[str, Stamp, str]
 
 
 class Resolved(NamedTuple):
     """Files with their parents, and new findings that the index does not have."""
 
     found: list[FileOnDisk]
-    new: list[Told]
+    new: list[NewParent]
 
 
 def resolve(
@@ -28,12 +28,12 @@ def resolve(
 ) -> Resolved:
     """Fills in the parents that only records name. Each file is read once, because its first
     records do not change. A sub-agent's sub-agents belong to the session at the top."""
-    asked = {file.path for file in found if file.parent_id == UNTOLD}
+    asked = {file.path for file in found if file.parent_id == UNKNOWN_PARENT}
     if not asked:
         return Resolved(list(found), [])
     known = index.parents() if index is not None else {}
     parents: dict[str, str] = {}
-    new: list[Told] = []
+    new: list[NewParent] = []
     for file in found:
         if file.path not in asked:
             continue
@@ -41,7 +41,7 @@ def resolve(
         if (device, inode) != file.stamp[:2] or size > file.size:
             records = _first_records(file.path)
             parent = homes[file.home].store.told_parent(records)
-            if records and parent != UNTOLD:
+            if records and parent != UNKNOWN_PARENT:
                 new.append((file.path, file.stamp, parent))
         parents[file.path] = parent
     above = {
@@ -79,7 +79,7 @@ def _first_records(path: str) -> list[JSON]:
 
 def _top(agent: str, parent: str, above: Mapping[tuple[str, str], str]) -> str:
     visited = {parent}
-    while (higher := above.get((agent, parent), "")) not in ("", UNTOLD, *visited):
+    while (higher := above.get((agent, parent), "")) not in ("", UNKNOWN_PARENT, *visited):
         parent = higher
         visited.add(parent)
     return parent

@@ -102,7 +102,7 @@ class Salvager:
                 self.todos = next(todo_lists(record), self.todos)
 
     def feed(self, events: Iterable[Event]) -> None:
-        """In their order."""
+        """Takes events, in their order."""
         for event in events:
             if isinstance(event, Started):
                 self.cwd = self.cwd or event.cwd or ""
@@ -146,7 +146,7 @@ class Salvager:
             self.files[path] = None
 
     def take(self, tally: Tally) -> None:
-        """Adds what the whole file says."""
+        """Adds what the counters found in the whole file."""
         self.todos = self.todos or list(tally.todos.values())
         self.cwd = self.cwd or tally.cwd
         if self.since is None:

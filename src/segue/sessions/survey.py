@@ -101,13 +101,13 @@ class Survey:
             self.notes.append(f"the index was not written: {fault}")
 
     def look_at_file(self, file: FileOnDisk) -> Look | None:
-        """What its end shows; None if it is not a session, or cannot be read. New looks are added
-        to `new`."""
+        """What the end of a file shows; None if it is not a session, or cannot be read. New looks
+        are added to `new`."""
         cached = self.stored_look(file.path, file.stamp)
         if cached is not None:
             return cached
         try:
-            found = self._looked(file)
+            found = self._new_look(file)
             self._keep(file.path, file.stamp, found)
         except (NotASession, FileNotFoundError):
             return None
@@ -118,7 +118,7 @@ class Survey:
             return Look(session_id=name, last_at=file.changed_at, unreadable=why_not(fault))
         return found
 
-    def _looked(self, file: FileOnDisk) -> Look:
+    def _new_look(self, file: FileOnDisk) -> Look:
         found = look(file, profile_of(file.agent), self.judge)
         found.session_id = file.session_id or found.session_id or os.path.basename(file.path)
         found.cwd = found.cwd if is_path(found.cwd) else ""
@@ -205,7 +205,7 @@ class Survey:
         found.started_at, found.last_at = row.started_at, found.last_at or row.changed_at
         return found
 
-    # What it means now
+    # Sessions
 
     def sessions(
         self,
@@ -351,7 +351,7 @@ class _Selection:
                 self.first_started_at[agent] = min(begun, process.started_at)
 
     def has(self, agent: str, session_id: str, path: str, changed_at: float) -> bool:
-        """Whether to look at this one. If the file's name is not the session's, it may be."""
+        """Whether to look at this file. If its name is not the session's id, it may be wanted."""
         return (
             self.since is None
             or changed_at >= min(self.since, self.first_started_at.get(agent, self.since))
@@ -397,7 +397,7 @@ def _reading(look: Look, window: Window) -> Reading | None:
 
 
 def why_not(fault: Exception) -> str:
-    """Why something cannot be read, in a few words."""
+    """The reason of an error in a few words, for a file that cannot be read."""
     if isinstance(fault, OSError):
         return (fault.strerror or str(fault)).lower()
     return f"internal error: {type(fault).__name__}"
@@ -417,10 +417,10 @@ def make_judge(policy_for: PolicyFor, now: float) -> Judge:
         policy = policy_for(profile.name if profile is not None else "", "", "")
         needed = isinstance(ended, str) or ending.needs_wordings(ended)
         catalogue = load_catalogue(policy.exit_patterns) if needed else Catalogue(())
-        ear = MessageReader(catalogue=catalogue, now=now, tz=clock.local_zone())
+        reader = MessageReader(catalogue=catalogue, now=now, tz=clock.local_zone())
         if profile is not None and not isinstance(ended, str):
-            return ending.judge_turn(profile, ended, ear, policy).stop
+            return ending.judge_turn(profile, ended, reader, policy).stop
         source = ending.Source(text=str(ended), channel="transcript", name="session")
-        return ending.judge(ending.Ending(sources=(source,)), ear, policy).stop
+        return ending.judge(ending.Ending(sources=(source,)), reader, policy).stop
 
     return judge

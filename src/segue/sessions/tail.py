@@ -53,7 +53,8 @@ def records(data: bytes, *, whole: bool = True) -> Iterator[Record]:
 
 
 def document(handle: int, size: int) -> list[Record]:
-    """A session file that is one JSON object over many lines, as older versions wrote it."""
+    """The records of a session file that is one JSON object over many lines, as older versions
+    wrote it."""
     value = read_line(os.pread(handle, min(size, CAP_BYTES), 0))
     return [Record(value)] if isinstance(value, dict) else []
 

@@ -21,7 +21,7 @@ PriceWindow = Callable[[str], int | None]
 
 
 def priced_window(model: str) -> int | None:
-    """Uses the installed list, which takes a quarter of a second to load."""
+    """The model's window by the installed price list, which takes a quarter of a second to load."""
     from segue.system.config import prices
 
     return prices.window_tokens(model)
@@ -38,8 +38,8 @@ class Windows:
         self.configured: dict[tuple[str, str, str], int | None] = {}
 
     def of(self, agent: str, look: Look, policy: Policy) -> tuple[Window, int | None]:
-        """How large the window is assumed to be, and where the agent itself compacts or refuses,
-        if it does."""
+        """The size that the model's window is assumed to have, and where the agent itself compacts
+        or refuses, if it does."""
         profile = profile_of(agent)
         priced, stated = None, look.told_window_tokens
         own = profile.windows if profile is not None else {}

@@ -81,7 +81,7 @@ class Accounts:
         return self._read().accounts
 
     def find(self, account: Account) -> Account:
-        """The same account with its limits."""
+        """The account with its recorded limits."""
         known = {each.id: each for each in self.all_accounts()}
         return known.get(account.id, account)
 
@@ -91,7 +91,7 @@ class Accounts:
         return found.resets_at if found is not None else None
 
     def note_limit(self, account: Account, *limits: Limit) -> None:
-        """Records what was just seen of its limits."""
+        """Records a limit that was just observed."""
         if limits:
             self._change(account, lambda known: accounts.note(known, limits))
 
@@ -110,17 +110,18 @@ class Accounts:
         return found if self._change(account, change) else answer
 
     def replied(self, account: Account, who: str, now: float) -> None:
-        """The model answered `who`, so the others may follow."""
+        """The model has answered `who`, so the others may follow."""
         if accounts.met_limits(self.find(account)):
             self._change(account, lambda known: accounts.replied(known, who, now))
 
     def yield_first(self, account: Account, who: str) -> None:
-        """The one that was to go first does not try after all, so another may."""
+        """The one that was to go first does not send a request after all, so another may."""
         if self.find(account).first is not None:
             self._change(account, lambda known: accounts.without_first(known, who))
 
     def clear(self, ids: Iterable[str] | None = None) -> list[str]:
-        """Forgets the limits of these accounts, or of all; the ids of those that had any."""
+        """Forgets the limits of these accounts, or of all. Returns the ids of the accounts that had
+        any."""
         wanted = None if ids is None else set(ids)
         cleared: list[str] = []
         with suppress(OSError), self._alone():
@@ -135,7 +136,7 @@ class Accounts:
         return cleared
 
     def _change(self, account: Account, change: Callable[[Account], Account]) -> bool:
-        """Whether it is stored now."""
+        """Applies a change to the file; returns whether it is stored."""
         try:
             with self._alone():
                 file = self._read()

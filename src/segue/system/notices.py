@@ -58,7 +58,7 @@ _PLACE = "…"
 
 
 class Notice(Struct, frozen=True):
-    """What is shown."""
+    """What is shown to the user."""
 
     kind: Kind
     title: str
@@ -96,8 +96,9 @@ class Notices:
         """The latest failures, one line each, without the secret parts of a URL."""
 
     def tell(self, kind: Kind, key: str, title: str, body: str = "", *, detail: str = "") -> bool:
-        """Whether it was queued: not if the same `key` was sent as this kind within its window, if
-        the queue is full, or after `close`. `detail` may name paths and quote sessions."""
+        """Queues a notice, and returns whether it did: not if the same `key` was sent as this kind
+        within its window, if the queue is full, or after `close`. `detail` may name paths and quote
+        sessions."""
         now = self._clock()
         with self._changed:
             self._sent_at = {k: at for k, at in self._sent_at.items() if _is_fresh(k[0], now - at)}
@@ -120,8 +121,9 @@ class Notices:
         return bool(self._ways)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether everything queued was sent or has failed within this time of a service. What this
-        process itself needs first is not counted: on a busy machine, that takes longer."""
+        """Waits for everything queued, but for no service longer than this; returns whether all of
+        it was sent or has failed. What this process itself needs first does not count, because that
+        takes longer on a busy machine."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_idle() or self._is_asking, _LOAD_S)
             return self._changed.wait_for(self._is_idle, timeout_s)
@@ -241,7 +243,7 @@ class Services:
         return [(where, _notify(service, notice)) for where, service in self.load()]
 
     def load(self) -> "list[tuple[str, NotifyBase | str]]":
-        """The services, created at the first call."""
+        """The services, which the first call creates."""
         if self._services is None:
             self._services = [(_scheme(url), _service(url)) for url in self._urls]
         return self._services
@@ -322,8 +324,8 @@ def show_on_desktop(program: str, notice: Notice) -> str:
 
 
 def ring(bell: TextIO, notice: Notice) -> str:
-    """The bell, and its reason if the terminal can show one (OSC 9). Only for a terminal: a log
-    file gets nothing."""
+    """Rings the bell, and shows why if the terminal can (OSC 9). Only for a terminal: a log file
+    gets nothing."""
     try:
         if not bell.isatty():
             return "notice not shown: no terminal"

@@ -12,7 +12,7 @@ from segue.system.files import state
 
 SERVICE = "segue.service"
 LABEL = "dev.segue.watch"
-_KEPT = (
+_INHERITED = (
     "PATH",
     "SEGUE_HOME",
     "XDG_CONFIG_HOME",
@@ -29,20 +29,18 @@ sessions."""
 
 
 def client_command(kind: str, event: str, former: str = "") -> str:
-    """The line for a shell that starts the client: `kind` is hook or statusline, `event` the event
-    or "-", `former` the file with the status line of before.
-
-    Where segue is no longer installed it says nothing and ends with 0: the interpreter alone would
-    end with 2, by which claude refuses what the hook was asked about.
-    """
+    """The shell command that starts the client. `kind` is hook or statusline, `event` the event or
+    "-", and `former` the file with the user's previous status line. If segue is no longer
+    installed, the command prints nothing and exits with 0: the interpreter alone would exit with 2,
+    and claude would then refuse what it asked the hook about."""
     argv = client_argv(kind, event, former)
     python, script, old = shlex.quote(argv[0]), shlex.quote(argv[3]), shlex.quote(former)
-    gone = f"{{ [ -f {old} ] && exec sh {old}; exit 0; }}" if former else "exit 0"
-    return f"[ -x {python} ] && [ -f {script} ] || {gone}; exec {shlex.join(argv)}"
+    fallback = f"{{ [ -f {old} ] && exec sh {old}; exit 0; }}" if former else "exit 0"
+    return f"[ -x {python} ] && [ -f {script} ] || {fallback}; exec {shlex.join(argv)}"
 
 
 def client_argv(kind: str, event: str, former: str = "") -> tuple[str, ...]:
-    """The same as words: interpreter, -I, -S, the client and its arguments."""
+    """The same as a list of words: interpreter, -I, -S, the client and its arguments."""
     more = (former,) if former else ()
     return (sys.executable, "-I", "-S", client.__file__, kind, state.socket_path(), event, *more)
 
@@ -92,7 +90,7 @@ def systemd_unit(env: Mapping[str, str]) -> str:
 
 
 def launchd_plist(env: Mapping[str, str]) -> str:
-    """The same for launchd."""
+    """The same for launchd, on macOS."""
     log = os.path.join(state.watch_folder(), "watch.out")
     wanted = {
         "Label": LABEL,
@@ -111,7 +109,7 @@ def launchd_plist(env: Mapping[str, str]) -> str:
 
 def inherited_env(env: Mapping[str, str]) -> dict[str, str]:
     """The part of the environment that the daemon needs; no keys, no tokens."""
-    return {name: env[name] for name in _KEPT if env.get(name) and env[name].isprintable()}
+    return {name: env[name] for name in _INHERITED if env.get(name) and env[name].isprintable()}
 
 
 def _systemd(word: str) -> str:

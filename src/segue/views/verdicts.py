@@ -177,7 +177,7 @@ def _window(stop: Stop) -> str:
 def explanation(
     judgement: "Judgement",
     policy: Policy,
-    others: "Sequence[Counterfactual]" = (),
+    counterfactuals: "Sequence[Counterfactual]" = (),
     *,
     now: float,
     tz: tzinfo,
@@ -201,7 +201,7 @@ def explanation(
     lines += [
         "",
         printing.style("what would change it", bold=True),
-        *(f"  {w}" for w in changes(judgement, policy, others)),
+        *(f"  {w}" for w in changes(judgement, policy, counterfactuals)),
     ]
     return "\n".join(lines)
 
@@ -212,12 +212,12 @@ def _cited(evidence: Evidence) -> str:
 
 
 def changes(
-    judgement: "Judgement", policy: Policy, others: "Sequence[Counterfactual]" = ()
+    judgement: "Judgement", policy: Policy, counterfactuals: "Sequence[Counterfactual]" = ()
 ) -> list[str]:
-    """What would have to be different for another verdict; `others`: the results of those
+    """What would have to be different for another verdict; `counterfactuals`: the results of those
     variants."""
     return [
-        *(f"{other.change}: {other.reason.value}" for other in others),
+        *(f"{other.change}: {other.reason.value}" for other in counterfactuals),
         *_other_signs(judgement, policy),
     ]
 

@@ -24,7 +24,8 @@ class UserCommands:
         self.state, self.handoffs, self.stops, self._wake = state, handoffs, stops, wake
 
     def one(self, name: str) -> TrackedSession:
-        """The session with this name. Raises InputError."""
+        """The session that this name refers to; a live one, if several have it. Raises InputError
+        if there is none, or if the name is ambiguous."""
         found = self.state.find(name)
         live = [tracked for tracked in found if tracked.session.state.is_live] or found
         if len(live) == 1:
@@ -35,7 +36,8 @@ class UserCommands:
         raise InputError(f"{name!r} may be one of {len(live)}: {names}")
 
     def pause(self, what: str, *, on: bool = True) -> str:
-        """Pauses or unpauses something."""
+        """Pauses `what`, or ends its pause with `on=False`: "all", a project's folder, or a
+        session's id."""
         with self.state.lock:
             if on:
                 self.state.paused.add(what)
@@ -76,7 +78,7 @@ class UserCommands:
             return message or f"{label(tracked.session)}: nothing is in progress"
 
     def yes(self, name: str) -> str:
-        """Allows what the daemon asked about."""
+        """Allows what the daemon has asked about this session."""
         with self.state.lock:
             tracked = self.one(name)
             return self.stops.say_yes(tracked.session, self.state.clock.now() + YES_S)

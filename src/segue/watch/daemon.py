@@ -171,7 +171,7 @@ class Watch:
             signal.signal(number, caught)
 
     def pause_s(self) -> float:
-        """How long until something is due."""
+        """The seconds until something is due."""
         if self._ended:
             return max(0.0, self._ended[0][0] - self.clock.awake())
         with self.state.lock:
@@ -185,7 +185,7 @@ class Watch:
         pause_s = TICK_S if busy or critical else IDLE_S
         return min(pause_s, max(0.05, next_at - self.clock.now()))
 
-    # Seeing
+    # Observing
 
     def _take(self, sightings: Sequence[Sighting]) -> None:
         for sighting in self._with_unwritten(sightings):
@@ -266,7 +266,7 @@ class Watch:
             self.needs_you(session, session.process.waiting_for)
 
     def needs_you(self, session: Session, what: str) -> None:
-        """Tells the user that an agent waits for an answer; once per question."""
+        """Tells the user that an agent waits for an answer. Each question is reported once."""
         key = f"{session.session_id}:{session.last_at}"
         self.state.notices.tell(
             "needs_you", key, f"{label(session)} is asking you a question", what
@@ -300,8 +300,9 @@ class Watch:
             self._tidy()
 
     def _is_final(self, sighting: Sighting) -> bool:
-        """Whether all is known about its end that will be: where only the parent is told how an
-        agent ended, a busy tmux asks late, and until then a crash looks like a closed terminal."""
+        """Whether nothing more can become known about how the process ended. Where only its parent
+        learns the exit code, a busy tmux reads it late, and until then a crash looks like a closed
+        terminal."""
         return sighting.ended is None or self.observer.after(sighting.ended).is_final
 
     def _see_end(self, sighting: Sighting) -> None:

@@ -53,7 +53,7 @@ class SessionRecords:
             return True
 
     def is_carried_on(self, session: Session) -> bool:
-        """Whether a run has it, or has continued its work: `owners.is_carried_on`."""
+        """Whether a run works in the session, or has continued its work: `owners.is_carried_on`."""
         return is_carried_on(session)
 
     def replay(self, builder: Feeds, agent: str, path: str, session_id: str) -> None:
@@ -89,5 +89,5 @@ class DocumentFiles:
         return documents.write(folder, name, text)
 
     def own(self, **known: Any) -> str:
-        """The document that segue makes from a session's records."""
+        """The document that segue makes from a session's records, without the session's help."""
         return own_document(**known)

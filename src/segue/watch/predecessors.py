@@ -14,7 +14,7 @@ _MAX = 8  # the newest of a longer line: each of their files is read whole
 
 
 def predecessors(log: Log, agent: str, session_id: str) -> list[tuple[str, str]]:
-    """By agent and id, the oldest first."""
+    """The sessions before this one, by agent and id, the oldest first."""
     before = {(agent, new): (agent, old) for (agent, old), new in successors(log).items()}
     found: list[tuple[str, str]] = []
     name = (agent, session_id)
@@ -25,7 +25,7 @@ def predecessors(log: Log, agent: str, session_id: str) -> list[tuple[str, str]]
 
 
 def earlier(session: Session) -> list[Predecessor]:
-    """The same with their places, for any process. None if the log cannot be read."""
+    """The same with their places. For any process; None if the log cannot be read."""
     path = os.path.join(state.state_folder(), LOG_NAME)
     if not os.path.exists(path):
         return []

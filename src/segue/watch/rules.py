@@ -37,7 +37,7 @@ class _Watched(Project):
         return replace(found, **{key: True for key in AUTO if key not in own})
 
     def _said_of(self, agent: str, model: str) -> set[str]:
-        """What the config says for these alone."""
+        """The settings that apply to this project, agent or model alone."""
         return {
             key
             for (kind, name), values in self.settings.scopes().items()
@@ -96,7 +96,8 @@ class Rules(PolicyFinder[_Watched]):
         return self._general.settings.homes
 
     def reload(self) -> list[str]:
-        """Reads everything again; returns what is wrong, and that the old version applies."""
+        """Reads all config files again; returns one line for each that is invalid, and whose
+        previous version still applies."""
         try:
             general = self._load("/")
             general.messages = Messages(general.settings.prompts)

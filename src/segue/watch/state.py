@@ -37,7 +37,7 @@ MAX_COSTS = 60
 
 @dataclass
 class TrackedSession:
-    """What the daemon knows about one session besides its file and process."""
+    """What the daemon knows about one session, in addition to its file and its process."""
 
     session: Session
     memory: zones.ZoneMemory = field(default_factory=zones.ZoneMemory)
@@ -64,7 +64,8 @@ class TrackedSession:
 
 @dataclass
 class DaemonState:
-    """One per daemon. Whoever changes `tracked` or `paused` holds `lock`."""
+    """The state that all parts of one daemon share. Whoever changes `tracked` or `paused` holds
+    `lock`."""
 
     env: Mapping[str, str]
     clock: Clock
@@ -121,7 +122,7 @@ class DaemonState:
     def look(self, tracked: TrackedSession) -> Screen | TypingRefused:
         """What a session's terminal shows; refused if it has none that segue may type into."""
         if tracked.seat is None or tracked.terminal is None:
-            return TypingRefused("gone", "it is in no terminal that segue knows")
+            return TypingRefused("gone", "it is not in a terminal that segue knows")
         return self.typist.look(tracked.seat, tracked.terminal)
 
     def learn_cost(self, project: str, tokens: int) -> None:
@@ -129,7 +130,7 @@ class DaemonState:
         self.costs.setdefault(project, deque(maxlen=MAX_COSTS)).append(tokens)
 
     def is_paused(self, session: Session) -> bool:
-        """Whether the user wants this one left alone for now."""
+        """Whether the user wants segue to leave this session alone for now."""
         if not self.paused:
             return False
         above = _folder(session) + "/"
@@ -156,7 +157,7 @@ def _folder(session: Session) -> str:
 
 
 def label(session: Session) -> str:
-    """A session in a line for people."""
+    """How a session is called in a line for people."""
     folder = _folder(session).rpartition("/")[2] or session.cwd or "?"
     text = f"{session.agent} in {folder} ({session.session_id[:8]})"
     return "".join(c if c.isprintable() else "?" for c in text)  # a name may be chosen to mislead
@@ -176,11 +177,11 @@ class contained:  # noqa: N801 - a block
         if fault is None or not isinstance(fault, Exception):
             return False
         self.has_failed, self.is_unwritten = True, isinstance(fault, StateError)
-        said = str(fault)
+        message = str(fault)
         # our own mistake must not end the watch over all sessions
         if not isinstance(fault, SegueError):
-            said = f"internal error: {type(fault).__name__}: {fault}"
-        if said != self.state.fault:
-            self.state.fault = said
-            self.state.say(said)
+            message = f"internal error: {type(fault).__name__}: {fault}"
+        if message != self.state.fault:
+            self.state.fault = message
+            self.state.say(message)
         return True

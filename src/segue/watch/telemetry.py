@@ -13,7 +13,8 @@ _PATIENCE_S = 1.0
 
 
 class DaemonTelemetry:
-    """`numbers` is called now and then, in its own thread; `hear` is for the daemon's listeners."""
+    """The daemon's telemetry. `numbers` returns the counts; it is called now and then, in the
+    sender's thread. `hear` is for the daemon's listeners."""
 
     def __init__(
         self, endpoint: Endpoint, env: Mapping[str, str], numbers: Callable[[], list[Sample]]
@@ -43,7 +44,7 @@ class DaemonTelemetry:
 
 
 def span_of(note: Note) -> SpanRecord | None:
-    """The handoff that a note closes, if it does; pure."""
+    """The span of the handoff that ends with this note; None for any other note. Pure."""
     data = note.data
     took_s = data.get("duration_s")
     if note.kind != "metrics" or not isinstance(took_s, int | float):

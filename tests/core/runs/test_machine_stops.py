@@ -157,7 +157,7 @@ def test_a_session_that_does_not_load_again_is_handed_over(reason: R) -> None:
     run.waits()
     run.ends(reason, confidence=0.4)
     assert run.state is RunState.CHECKPOINTING
-    assert "does not load" in run.last(Compose).reason
+    assert "cannot be loaded" in run.last(Compose).reason
     run.tell(CheckpointComposed(number=1))
     assert run.legs()[-1][2:] == ("continuation", "")
 

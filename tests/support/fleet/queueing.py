@@ -67,7 +67,7 @@ class Told:
         names = (m[1] for part in ask.parts for m in _NAME.finditer(part.text))
         name = next(names, "") or next(iter(self.scripts))
         answer = self.scripts[name].answer(ask, now)
-        self.asked.append((name, now, answer.told))
+        self.asked.append((name, now, answer.decision))
         return answer
 
 

@@ -498,7 +498,7 @@ def test_a_file_that_grows_all_the_time_is_looked_at_once_a_second() -> None:
         pace.touch("a", now)
         while (path := pace.due(now)) is not None:
             looks.append(now)
-            pace.looked(path, now, 0.001)
+            pace.note_look(path, now, 0.001)
     gaps = [late - early for early, late in pairwise(looks)]
     assert looks[0] == pytest.approx(FIRST_S)
     assert min(gaps) >= FIRST_S
@@ -515,13 +515,13 @@ def test_a_pressing_file_is_looked_at_as_often_as_it_changes_and_looks_allow() -
         pace.touch("a", now)
         while (path := pace.due(now + 0.05)) is not None:
             looks.append(now)
-            pace.looked(path, now, 0.001)
+            pace.note_look(path, now, 0.001)
     assert len(looks) == 200
-    pace.looked("a", now, 0.5)
+    pace.note_look("a", now, 0.5)
     pace.touch("a", now)
     assert pace.next_at() == pytest.approx(now + 1.5)
     pace.press("a", False)
-    pace.looked("a", now, 0.5)
+    pace.note_look("a", now, 0.5)
     assert pace.due(now + 1.5) == "a"
     pace.touch("a", now + 0.5)
     assert pace.next_at() == pytest.approx(now + 2.0)
@@ -529,7 +529,7 @@ def test_a_pressing_file_is_looked_at_as_often_as_it_changes_and_looks_allow() -
 
 def test_a_look_that_takes_long_is_not_repeated_soon() -> None:
     pace = Pace()
-    pace.looked("a", 0.0, 1.0)
+    pace.note_look("a", 0.0, 1.0)
     pace.touch("a", 1.0)
     assert pace.next_at() == 3.0
     pace.hurry("a", 1.5)

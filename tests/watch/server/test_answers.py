@@ -66,7 +66,7 @@ def test_pauses_hold_for_folders_sessions_and_all_and_over_a_restart(own_home: P
     linked.link.pause("/p")
     linked.link.pause(SESSION)
     assert linked.link.unpause(SESSION[:6]) == f"no longer paused: {SESSION}; still paused by: /p"
-    assert linked.link.unpause("/q") == "was not paused: /q"
+    assert linked.link.unpause("/q") == "/q was not paused"
     linked.link.pause(SESSION)
     again = Linked(own_home)
     assert again.watch.state.paused == {"/p", SESSION}
@@ -99,7 +99,7 @@ def test_what_cannot_be_handed_over_is_said_in_one_line(linked: Linked) -> None:
     with pytest.raises(InputError, match=r"claude in \?\[31mred\? \(e-1\) cannot"):
         linked.link.handoff("e-1", retry=False)
     assert "nothing is in progress" in linked.link.cancel(SESSION)
-    assert linked.link.yes("") == "the daemon asked for nothing"
+    assert linked.link.yes("") == "the daemon is not waiting for an answer"
 
 
 def test_each_route_answers_as_it_is_described(linked: Linked, tmp_path: Path) -> None:

@@ -88,10 +88,10 @@ def _rest(group: Any) -> Any:
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list):
         return group
-    others = [h for h in hooks if not (isinstance(h, dict) and is_own(h.get("command")))]
-    if len(others) == len(hooks):
+    foreign = [h for h in hooks if not (isinstance(h, dict) and is_own(h.get("command")))]
+    if len(foreign) == len(hooks):
         return group
-    return {**group, "hooks": others} if others else None
+    return {**group, "hooks": foreign} if foreign else None
 
 
 def removed(settings: Any, former: Any) -> Any:

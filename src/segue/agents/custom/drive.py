@@ -87,24 +87,24 @@ def _like(known: Drive, custom: Custom) -> Drive:
         given = known.launch(replace(order, env={**order.env, **custom.env}))
         return replace(given, env={**custom.env, **given.env})
 
-    def seen(env: Env) -> Env:
+    def session_env(env: Env) -> Env:
         """The environment in which its sessions are found."""
         return {**env, **custom.env, **_home(known.agent, custom.home)}
 
     changes: dict[str, object] = {"launch": launch}
     if (permissions := known.permissions) is not None:
-        changes["permissions"] = _seen_by(permissions, custom, seen)
+        changes["permissions"] = _seen_by(permissions, custom, session_env)
     if (login := known.login) is not None:
-        changes["login"] = lambda flags, env, cwd: login(flags, seen(env), cwd)
+        changes["login"] = lambda flags, env, cwd: login(flags, session_env(env), cwd)
     if custom.command:
         changes["find"] = lambda env: _resolved_command(custom.command, env)
         changes["install"] = f"{custom.command[0]} cannot be started"
     if (file := known.session_file) is not None:
-        changes["session_file"] = lambda session, env, cwd: file(session, seen(env), cwd)
+        changes["session_file"] = lambda session, env, cwd: file(session, session_env(env), cwd)
     if (place := known.session_place) is not None:
-        changes["session_place"] = lambda name, env, cwd: place(name, seen(env), cwd)
+        changes["session_place"] = lambda name, env, cwd: place(name, session_env(env), cwd)
     if (tidy := known.tidy) is not None:
-        changes["tidy"] = lambda session, env, cwd: tidy(session, seen(env), cwd)
+        changes["tidy"] = lambda session, env, cwd: tidy(session, session_env(env), cwd)
     return replace(known, **changes)
 
 

@@ -170,9 +170,9 @@ class _Teller:
                     yield from self.flush()  # the author of these words is known
             case "session.error" if not self.is_closing:
                 yield from self.session(ident, put)
-                said = text(what, "error")  # of other servers, which send only words
+                message = text(what, "error")  # of other servers, which send only words
                 yield from self.error(
-                    {"data": {"message": said}} if said else obj(what, "error"), put
+                    {"data": {"message": message}} if message else obj(what, "error"), put
                 )
             case "session.status" if text(what, "status", "type") == "retry":
                 # The only place where opencode says that it waits, and until when.

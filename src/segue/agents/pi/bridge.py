@@ -15,7 +15,7 @@ import threading
 
 ABORT_S = 30.0  # an abort that takes longer is never answered
 _ABORTED = b'"command":"abort"'
-_KEPT = 1 << 12  # of an incomplete line; an answer is shorter
+_MAX_PARTIAL = 1 << 12  # of an incomplete line; an answer is shorter
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -71,8 +71,8 @@ class Bridge:
                 self.pi.terminate()  # nobody is listening
                 return
             lines = (rest + data).split(b"\n")
-            rest = lines[-1][:_KEPT]
-            if not self.aborted.is_set() and any(_ABORTED in line[:_KEPT] for line in lines):
+            rest = lines[-1][:_MAX_PARTIAL]
+            if not self.aborted.is_set() and any(_ABORTED in line[:_MAX_PARTIAL] for line in lines):
                 self.aborted.set()
 
 

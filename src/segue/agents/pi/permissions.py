@@ -15,7 +15,12 @@ from segue.agents.contracts.permission import (
 from segue.core.stops.types import Grant
 
 _KEYS = ("_API_KEY", "_AUTH_TOKEN", "_OAUTH_TOKEN")
-_OTHERS = ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "GOOGLE_APPLICATION_CREDENTIALS", "GH_TOKEN")
+_OTHER_VARIABLES = (
+    "AWS_PROFILE",
+    "AWS_ACCESS_KEY_ID",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GH_TOKEN",
+)
 
 
 def _look(flags: Sequence[str], env: Env, cwd: str) -> Access:
@@ -23,7 +28,7 @@ def _look(flags: Sequence[str], env: Env, cwd: str) -> Access:
     has_account = (
         has(flags, "--api-key")
         or any(is_filled(folder / name) for name in ("auth.json", "models.json"))
-        or any(name.endswith(_KEYS) or name in _OTHERS for name in env)
+        or any(name.endswith(_KEYS) or name in _OTHER_VARIABLES for name in env)
     )
     return Access(
         edits=True,

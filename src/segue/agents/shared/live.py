@@ -44,7 +44,7 @@ class Manner(Struct, frozen=True):
     idle: tuple[bytes, ...] = ()
     """The beginnings of lines without information, however many and large they are: pieces of what
     a later record says as a whole. They are counted and not decoded."""
-    kept: tuple[bytes, ...] = ()
+    markers: tuple[bytes, ...] = ()
     """What is near the beginning of such a line that has information after all."""
     pause: str = "pause"
     """The type of a record that its parser ignores in any state."""
@@ -54,7 +54,7 @@ _PIECES = b'{"type":"stream_event","event":{"type":"content_block_'
 MANNERS = {
     "claude": Manner(idle=(_PIECES,)),
     "qwen": Manner(idle=(_PIECES,)),
-    "codex": Manner(idle=(b'{"type":"item.updated"',), kept=(b'"todo_list"',)),
+    "codex": Manner(idle=(b'{"type":"item.updated"',), markers=(b'"todo_list"',)),
     # 0.73 repeats everything said so far in each of them.
     "pi": Manner(idle=(b'{"type":"message_update"', b'{"type":"tool_execution_update"')),
     # It joins the pieces of a reply until a record of another type arrives.
@@ -107,7 +107,7 @@ class Live:
         """The events of these lines, which were read at this unix time. A line that is not a
         record by itself is skipped."""
         decode, queue = msgspec.json.decode, self._queue
-        idle, markers = self._manner.idle, self._manner.kept
+        idle, markers = self._manner.idle, self._manner.markers
         self.records = []
         for line in lines:
             self.lines += 1

@@ -177,8 +177,8 @@ def listed_errors(text: str) -> list[str]:
         return []
     *_, last = ["", *_KEPT_ERROR.findall(text[-_SALVAGE_CHARS:])]
     decoded = decode(f'"{last}"')
-    said = decoded if isinstance(decoded, str) else last.replace("\\n", "\n")
-    return said.split("\n") if last else []
+    message = decoded if isinstance(decoded, str) else last.replace("\\n", "\n")
+    return message.split("\n") if last else []
 
 
 def owner(records: list[Record], agent: str | None) -> Profile | None:

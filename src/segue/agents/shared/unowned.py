@@ -66,8 +66,8 @@ def events(records: list[Record]) -> list[Event]:
             return [Ended(ok=True, code=code, where=where)]
         if code in _REASONS:
             return [Ended(reason=_REASONS[code], code=code, where=where)]
-        if code in _BROKEN and (said := text(inner, "errorMessage")):
-            return [Failure(message=said, code=f"turn.{code}", where=where)]
+        if code in _BROKEN and (message := text(inner, "errorMessage")):
+            return [Failure(message=message, code=f"turn.{code}", where=where)]
         if _AWAITS.match(code):
             return [Failure(reason=StopReason.NEEDS_USER, code=code, where=where)]
     kind = text(data, "method") or text(data, "type") or text(data, "event")
@@ -80,9 +80,9 @@ def events(records: list[Record]) -> list[Event]:
         return [Ended(ok=True, code=kind, where=where)]
     if _DROPS.match(kind):
         return [Ended(reason=StopReason.USER_EXIT, code=kind, where=where)]
-    said = _message(data)
-    if _FAILS.match(kind) and any(sign.isalpha() for sign in said):
-        return [Failure(message=said, code=kind, where=where)]
+    message = _message(data)
+    if _FAILS.match(kind) and any(sign.isalpha() for sign in message):
+        return [Failure(message=message, code=kind, where=where)]
     return []
 
 
@@ -104,6 +104,6 @@ def _message(data: JSON) -> str:
     for place in _PLACES:
         inner = obj(data, place) if place else data
         for path in (("error", "data", "message"), ("error", "message"), ("error",), ("message",)):
-            if said := text(inner, *path):
-                return said
+            if message := text(inner, *path):
+                return message
     return ""

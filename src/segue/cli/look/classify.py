@@ -83,8 +83,8 @@ def _batch() -> int:
             tz = request.get("tz")
             zone = clock.local_zone() if tz is None else clock.parse_zone(tz)
             now = request.get("now")
-            moment = clock.now() if now is None else clock.parse_instant(now, zone)
-            stop = api.examine(_ending(request), now=moment, tz=zone, policy=policy).stop
+            at = clock.now() if now is None else clock.parse_instant(now, zone)
+            stop = api.examine(_ending(request), now=at, tz=zone, policy=policy).stop
         except Exception as fault:  # one bad line must not end the others
             failed += 1
             printing.complain(f"line {number}: {fault}")

@@ -26,18 +26,22 @@ def command(*, as_json: bool, example: str | None, **options: Any) -> None:
     inputs.say(given)
     policy = config.policy()
     judgement = api.examine(given.ending, now=given.now, tz=given.tz, policy=policy)
-    others = api.counterfactuals(given.ending, judgement, now=given.now, tz=given.tz, policy=policy)
+    counterfactuals = api.counterfactuals(
+        given.ending, judgement, now=given.now, tz=given.tz, policy=policy
+    )
     if as_json:
         verdict = render.as_dict(judgement.stop)
         verdict["signs"] = [_sign(sign) for sign in judgement.signs]
         verdict["lost"] = [_sign(sign) for sign in judgement.lost]
-        verdict["would_change"] = render.changes(judgement, policy, others)
+        verdict["would_change"] = render.changes(judgement, policy, counterfactuals)
         verdict["otherwise"] = [
-            {"change": other.change, "reason": other.reason.value} for other in others
+            {"change": other.change, "reason": other.reason.value} for other in counterfactuals
         ]
         printing.say(render.as_json(verdict))
     else:
-        printing.say(render.explanation(judgement, policy, others, now=given.now, tz=given.tz))
+        printing.say(
+            render.explanation(judgement, policy, counterfactuals, now=given.now, tz=given.tz)
+        )
 
 
 def _sign(sign: Any) -> dict[str, Any]:

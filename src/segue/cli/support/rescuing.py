@@ -88,9 +88,9 @@ def _place(dead: Dead, folder: str | None) -> str:
         )
     if not os.access(cwd, os.W_OK | os.X_OK):
         raise InputError(f"session {name} worked in {cwd}, which you cannot write to")
-    if (gone := tree.lost_repository(cwd)) is not None:
+    if (lost := tree.lost_repository(cwd)) is not None:
         raise InputError(
-            f"session {name} worked in {cwd}, a worktree of a repository that moved: {gone} is not"
+            f"session {name} worked in {cwd}, a worktree of a repository that moved: {lost} is not"
             " there; from the repository: git worktree repair FOLDER"
         )
     return cwd

@@ -12,8 +12,8 @@ from segue.core.nearest import did_you_mean
 
 def sentence(fault: click.UsageError) -> str:
     """What to tell the user instead of click's own message, with a full stop or question mark."""
-    told = _sentence(fault).rstrip()
-    return told if told[-1:] in (".", "?", "…") else f"{told}."
+    text = _sentence(fault).rstrip()
+    return text if text[-1:] in (".", "?", "…") else f"{text}."
 
 
 def _sentence(fault: click.UsageError) -> str:

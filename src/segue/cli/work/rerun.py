@@ -44,7 +44,7 @@ def command(
     with opened() as store:
         found = find_or_newest(store, run)
     must_be_there(found)
-    first, *others = found.relay or (Member(agent=found.agent, flags=found.flags),)
+    first, *successors = found.relay or (Member(agent=found.agent, flags=found.flags),)
     flags = Flags(
         policy=policy,
         set=sets,
@@ -72,7 +72,7 @@ def command(
     wanted = replace(
         request_for(first.agent, words, first.policy if found.relay else found.policy),
         additions=found.additions,
-        others=tuple(request_for(each.agent, each.flags, each.policy) for each in others),
+        successors=tuple(request_for(each.agent, each.flags, each.policy) for each in successors),
     )
     warn(wanted, os.environ, strict=strict)
     sys.exit(play(wanted, settings, as_json=as_json, raw=raw))

@@ -109,7 +109,7 @@ def command(
                     if policy or sets
                     else None,
                     flags=words if more else None,
-                    said=said or "",
+                    addition=said or "",
                     relay=run_request.with_policies(found, settings) if policy or sets else None,
                 )
             except Held as held:

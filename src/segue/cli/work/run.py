@@ -164,11 +164,11 @@ def complete_request(
     settings = layered.load(cwd, os.environ, flags)
     installed_agents.register(settings)
     name = settings.agent or choose_agent(settings)
-    others = settings.relay[1:]
+    successors = settings.relay[1:]
     if not dry:
         accept_check(settings, trusts)
     wanted = run_request.request(
-        task, name, settings, os.environ, cwd=cwd, flags=given, dry=dry, others=others
+        task, name, settings, os.environ, cwd=cwd, flags=given, dry=dry, successors=successors
     )
     return wanted, settings
 

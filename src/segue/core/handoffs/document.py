@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 20  # a larger file is not a handoff document
 MIN_CHARS = 200
 RECORDED = "Recorded by segue"
 TASK = "The task, word for word"
-SAID = "What the user said later"
+USER_WORDS_TITLE = "What the user said later"
 
 _TASK_CHARS = 100_000
 _SAID_CHARS = 16_000  # in total; the newest are kept
@@ -180,7 +180,7 @@ def recorded(text: str) -> Recorded | None:
     for title, block in _blocks(part.split("\n")):
         if title == TASK:
             task = block
-        elif title == SAID:
+        elif title == USER_WORDS_TITLE:
             prompts.append(block)
     return Recorded(task, tuple(prompts))
 
@@ -195,7 +195,7 @@ def _facts(checkpoint: Checkpoint) -> str:
     if task := shorten(_safe(checkpoint.task).strip("\n"), _TASK_CHARS)[0]:
         pieces += [f"### {TASK}", *([_NO_SECRETS] if MARK in task else []), _in_fence(task)]
     if newest := _newest(checkpoint.instructions):
-        pieces += [f"### {SAID}", *map(_in_fence, newest)]
+        pieces += [f"### {USER_WORDS_TITLE}", *map(_in_fence, newest)]
     words = checkpoint.summary.raw if checkpoint.summary else checkpoint.last_words
     # The user's words stand above, and what was said last is quoted below.
     digest = checkpoint.digest

@@ -195,9 +195,9 @@ def continuation(
     return fill(template, values)
 
 
-def with_user_words(text: str, said: Sequence[str]) -> str:
+def with_user_words(text: str, messages: Sequence[str]) -> str:
     """A prompt, or the task in one, with what the user has added to it since."""
-    words = "\n\n".join(said)
+    words = "\n\n".join(messages)
     return f"{text.rstrip()}\n\n{_SAID_HEAD}\n{words}" if words else text
 
 

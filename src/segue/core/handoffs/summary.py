@@ -216,7 +216,7 @@ def _sections(
         found = read_lines([Line(text) for text in lines if not _FENCE.fullmatch(text.strip())])
     share = max_chars // 6
     fields: dict[str, str] = {}
-    others: list[tuple[str, str]] = []
+    other_sections: list[tuple[str, str]] = []
     is_cut = False
     for name, text in _joined(found):
         short, missing = shorten(text, share)
@@ -231,10 +231,10 @@ def _sections(
         short, missing = shorten(text, room - len(title))
         is_cut = is_cut or missing > 0
         if short:
-            others.append((title, short))
+            other_sections.append((title, short))
             room -= len(title) + len(short)
-    has_title = bool(fields) or any(title for title, _ in others)
-    return fields, tuple(others) if has_title else (), is_cut
+    has_title = bool(fields) or any(title for title, _ in other_sections)
+    return fields, tuple(other_sections) if has_title else (), is_cut
 
 
 def _joined(found: list[Section]) -> list[tuple[str, str]]:

@@ -228,9 +228,9 @@ def reported_again(old: Stop, new: Stop) -> Stop:
     scopes = {each.details.scope for each in (old, new) if isinstance(each.details, RateLimitInfo)}
     if len(scopes - {None}) > 1:
         return new
-    seen = _stated(new)
-    reset = merge_reset(_stated(old), seen)
-    if reset is None or reset is seen:
+    new_reset = _stated(new)
+    reset = merge_reset(_stated(old), new_reset)
+    if reset is None or reset is new_reset:
         return new
     details = new.details
     if isinstance(details, RateLimitInfo):

@@ -32,7 +32,7 @@ WAIT_S = 5.0
 """A call that runs this long is waiting for something."""
 RESULTS = 50
 """This many results of the same call count as news, as long as nothing else happens."""
-_KEPT = 20_000
+_MAX_KNOWN = 20_000
 _CALL_CHARS = 200
 _LONG_CHARS = 500
 _SHOWN_CHARS = 8_000
@@ -145,7 +145,7 @@ class Idle:
             return
         failed = result.failed or result.denied or result.exit_code not in (0, None)
         label = (call.command or f"{call.name} {call.argument}").strip()[:_CALL_CHARS]
-        if label in self._calls or len(self._calls) < _KEPT:
+        if label in self._calls or len(self._calls) < _MAX_KNOWN:
             counts = self._calls.setdefault(label, [0, 0])
             counts[0] += 1
             counts[1] += failed
@@ -153,7 +153,7 @@ class Idle:
         exact = (call.name, call.argument, 0 if failed else shown)
         loose = (call.name, _loosely(call.argument), shown_loosely)
         made = self._made.get(exact, 0)
-        if len(self._made) >= _KEPT or len(self._loose) >= _KEPT:
+        if len(self._made) >= _MAX_KNOWN or len(self._loose) >= _MAX_KNOWN:
             self._made.clear()  # a loop is found again soon enough
             self._loose.clear()
             self._results.clear()

@@ -76,5 +76,5 @@ class ModelAnswer(Struct, frozen=True, kw_only=True):
     chunk_s: float = 0.05  # between two pieces of a slow delivery
     headers: dict[str, str] = {}  # added to the wire's own headers, also for a reply
     input_tokens: int | None = None  # the answer to a request that counts tokens
-    told: str = ""  # what the script decided, in a word or two, for the log
+    decision: str = ""  # what the script decided, in a word or two, for the log
     counted_tokens: int | None = None  # the size of the prompt, as sent

@@ -65,6 +65,6 @@ def fill(logged: Logged, ask: Ask, answer: ModelAnswer) -> None:
     """Fills in what is known once the answer is decided."""
     logged.wire, logged.model, logged.kind = ask.wire, ask.model, ask.kind
     logged.is_stream = ask.is_stream
-    logged.answered, logged.delivery = answer.told or label(answer), answer.delivery
+    logged.answered, logged.delivery = answer.decision or label(answer), answer.delivery
     counted = answer.counted_tokens
     logged.tokens = prompt_tokens(answer) if counted is None else counted

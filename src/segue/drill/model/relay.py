@@ -38,8 +38,8 @@ def relay(parts: Sequence[Part]) -> Relay:
         if found := _RESUME.search(part.text):
             if not any(shlex.quote(found[1]) in command for command in done):
                 return Relay("read", found[1])
-            looked = any("job/show" in command for command in done)
-            return Relay("work" if looked else "look", found[1])
+            has_looked = any("job/show" in command for command in done)
+            return Relay("work" if has_looked else "look", found[1])
     return Relay("work")
 
 

@@ -58,7 +58,7 @@ class Script:
         memory = recall(ask.parts, self.scenario.job.steps)
         gauge = self.meter.read(ask, len(memory.known))
         answer = self._answer(ask, memory, gauge, now)
-        return replace(answer, told=self.last, counted_tokens=gauge.used_tokens)
+        return replace(answer, decision=self.last, counted_tokens=gauge.used_tokens)
 
     @property
     def unfired(self) -> list[int]:

@@ -48,8 +48,10 @@ def stated(parts: Sequence[Part], job: Job) -> dict[int, str]:
         hits = [(m.start(), int(m[1]), m[2]) for m in _PRINTED.finditer(part.text)]
         hits += [(m.start(), int(m[2]), m[1]) for m in _DECIDED.finditer(part.text)]
         hits += [(m.start(), int(m[2]), m[1]) for m in _FORBIDDEN.finditer(part.text)]
-        for number, (told, _) in worded.items():
-            hits += [(m.start(), number, _newest(m, part.text)) for m in told.finditer(part.text)]
+        for number, (pattern, _) in worded.items():
+            hits += [
+                (m.start(), number, _newest(m, part.text)) for m in pattern.finditer(part.text)
+            ]
         found |= {number: word for _, number, word in sorted(hits) if (number, word) not in wrong}
     return found
 
@@ -89,28 +91,30 @@ def meddled(job: Job, step: int, words: Known) -> str:
     return "".join(f"echo tidied >{file}; " for file in files)
 
 
-def said_by_user(job: Job, step: int, word: Callable[[int, str], str]) -> str:
+def user_message(job: Job, step: int, word: Callable[[int, str], str]) -> str:
     """What the user says while a step runs; "" if nothing. `word`: a fact's value, by its number
     and `word` or `new`."""
-    said = []
+    sentences = []
     for number, fact in enumerate(job.facts, 1):
         if fact.spoken_in != step:
             continue
         if fact.kind == "told":
-            told = _told(fact, number, word(number, "word"))
-            said.append(f"One thing I had not told you: {told}.")
+            fact_text = _sentence(fact, number, word(number, "word"))
+            sentences.append(f"One thing I had not told you: {fact_text}.")
         elif fact.kind == "corrected":
             old, new = word(number, "word"), word(number, "new")
             if fact.wording:
-                said.append(f"No, {_told(fact, number, new)}{_WITHDRAWN.replace(_GAP, old)}.")
+                sentences.append(
+                    f"No, {_sentence(fact, number, new)}{_WITHDRAWN.replace(_GAP, old)}."
+                )
             else:
-                said.append(f"Correction: fact {number} is now {new}, not {old}.")
+                sentences.append(f"Correction: fact {number} is now {new}, not {old}.")
         else:
-            said.append(f"Do not touch {kept_file(number)}.")
-    return " ".join(said)
+            sentences.append(f"Do not touch {kept_file(number)}.")
+    return " ".join(sentences)
 
 
-def _told(fact: ScenarioFact, number: int, value: str) -> str:
+def _sentence(fact: ScenarioFact, number: int, value: str) -> str:
     return fact.wording.replace(_GAP, value) if fact.wording else f"fact {number} is {value}"
 
 
@@ -122,7 +126,7 @@ def choice(number: int) -> str:
 def said_before(job: Job, step: int) -> str:
     """What the model says with a step's command, if it makes a decision there."""
     earlier = [
-        f"That went as it should; {_told(fact, number, choice(number))}, and all else stays."
+        f"That went as it should; {_sentence(fact, number, choice(number))}, and all else stays."
         if fact.wording
         else f"I decided to use {choice(number)} for fact {number}, because nothing else is free."
         for number, fact in enumerate(job.facts, 1)
@@ -148,7 +152,7 @@ def lines(words: Known, job: Job) -> list[str]:
 
 def _line(fact: ScenarioFact, number: int, word: str) -> str:
     if fact.wording:
-        return _told(fact, number, word)
+        return _sentence(fact, number, word)
     if word == kept_file(number):
         return f"do not touch {word}"
     is_choice = word.startswith("choice-")
@@ -157,8 +161,8 @@ def _line(fact: ScenarioFact, number: int, word: str) -> str:
 
 def explained(job: Job) -> str:
     """What the prompt says of them."""
-    told = [fact for fact in job.facts if fact.kind != "forbidden"]
-    said = (
+    needed = [fact for fact in job.facts if fact.kind != "forbidden"]
+    explanation = (
         " Some steps need facts that were told before, in the order of their numbers:"
         " `sh job/step 9 FACT FACT`; a step that misses one says so, and is not done."
         " A fact is told once, by what a step prints, by the user or by your own decision."
@@ -168,7 +172,7 @@ def explained(job: Job) -> str:
         for number, fact in enumerate(job.facts, 1)
         if fact.kind == "forbidden" and not fact.told_in
     ]
-    return (said if told else "") + "".join(files)
+    return (explanation if needed else "") + "".join(files)
 
 
 def check_script(job: Job) -> str:

@@ -40,11 +40,11 @@ class End(Struct, frozen=True, kw_only=True):
     swept: int  # processes that its agents left behind and that it ended
 
 
-def resumed(start: casts.LegStart, home: Path, stderr: Path, said: str) -> casts.LegStart:
+def resumed(start: casts.LegStart, home: Path, stderr: Path, addition: str) -> casts.LegStart:
     """How to resume the run that `start` began, with what the user adds."""
     place = start.argv.index("run")
     run = end_of(home, stderr).run.id
-    words = ["resume", run, "--json", "--say", said]
+    words = ["resume", run, "--json", "--say", addition]
     return casts.LegStart(argv=[*start.argv[:place], *words], env=start.env)
 
 

@@ -43,7 +43,7 @@ def make(folder: Path, job: Job) -> str:
         (folder / "job" / "show").write_text(_show(job))
         for name in facts.forbidden(job):
             (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(_KEPT)
+            (folder / name).write_text(_PROTECTED_TEXT)
     except OSError as fault:
         raise StateError(f"{folder}: cannot be created: {fault.strerror}") from None
     # No template: it could contain the user's hooks.
@@ -105,7 +105,7 @@ def judge(done: Sequence[int], job: Job, finished: bool) -> Continuity:
 
 def touched(folder: Path, job: Job) -> list[str]:
     """The files that must not be touched, and were."""
-    return [name for name in facts.forbidden(job) if _read(folder / name) != _KEPT]
+    return [name for name in facts.forbidden(job) if _read(folder / name) != _PROTECTED_TEXT]
 
 
 def _read(path: Path) -> str:
@@ -124,7 +124,7 @@ def said_by_user(folder: Path, job: Job, step: int) -> str:
         done = subprocess.run(argv, capture_output=True, text=True, check=True)  # noqa: S603
         return done.stdout
 
-    return facts.said_by_user(job, step, word)
+    return facts.user_message(job, step, word)
 
 
 def current(folder: Path) -> int | None:
@@ -140,7 +140,7 @@ def current(folder: Path) -> int | None:
     return None
 
 
-_KEPT = "Needed as it is.\n"
+_PROTECTED_TEXT = "Needed as it is.\n"
 _CONFIG = {
     "user.name": "Drill",
     "user.email": "drill@example.invalid",

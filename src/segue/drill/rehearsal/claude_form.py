@@ -155,8 +155,8 @@ class ClaudeSession(Endings):
             self.voice.not_compacted("exhausted")
             return False
         self.spent.take(reply, is_main=False)
-        said = reply.text.partition("<summary>")[2].partition("</summary>")[0] or reply.text
-        summary = _CONTINUED + said.strip() + _GO_ON
+        summary_text = reply.text.partition("<summary>")[2].partition("</summary>")[0] or reply.text
+        summary = _CONTINUED + summary_text.strip() + _GO_ON
         after = int((len(summary) + len(json.dumps(last))) * TOKENS_PER_BYTE) + 500
         took_s = time.monotonic() - began
         session = self.voice.file.session

@@ -40,7 +40,7 @@ class Thread:
         self.tool: Tool | None = None
         self.call = ""
         self.began = time.time()
-        self.said = ""
+        self.last_message = ""
         api.on_retry = lambda message: self.emit({"type": "error", "message": message})
 
     def emit(self, event: JSON) -> None:
@@ -93,11 +93,11 @@ class Thread:
             return self.fail(failed)
         except Interrupted as by:
             return self.stop(by.number)
-        self.complete(last_agent_message=self.said)
+        self.complete(last_agent_message=self.last_message)
         usage = {name: count for name, count in self.total.items() if name != "total_tokens"}
         self.emit({"type": "turn.completed", "usage": usage})
         if self.settings.output == "text":
-            print(self.said, flush=True)
+            print(self.last_message, flush=True)
         return 0
 
     def work(self) -> None:
@@ -124,10 +124,12 @@ class Thread:
         calls = []
         for item in reply.items:
             if item.get("type") == "message":
-                self.said = "".join(str(part.get("text", "")) for part in item.get("content", []))
-                record = {"id": self.number(), "type": "agent_message", "text": self.said}
+                self.last_message = "".join(
+                    str(part.get("text", "")) for part in item.get("content", [])
+                )
+                record = {"id": self.number(), "type": "agent_message", "text": self.last_message}
                 self.emit({"type": "item.completed", "item": record})
-                content = [{"type": "Text", "text": self.said}]
+                content = [{"type": "Text", "text": self.last_message}]
                 self.file.item("AgentMessage", self.turn_id, content=content)
             elif item.get("type") == "function_call":
                 calls.append(item)

@@ -22,7 +22,7 @@ from segue.sessions.salvage import Salvager, salvage
 from segue.system.files import tree
 from segue.system.git import git
 
-SAID = "said.json"
+USER_WORDS_FILE = "said.json"
 """The file in a leg's folder with what the user added to its prompt."""
 HandOf = Callable[[Path], Hand]
 """Returns the agent of a leg's folder."""
@@ -48,7 +48,7 @@ def collect(
 
 
 def collect_rescued(run: Run, digest: Digest) -> Checkpoint:
-    """The same for a rescue before its first leg."""
+    """The first checkpoint of a rescue, before the run has any leg."""
     return _composed(run, merge(_rescued(run, ())), digest)
 
 
@@ -111,21 +111,21 @@ def _sessions(
 
 
 def said_in(folder: Path) -> list[str]:
-    """What segue itself said in a leg."""
+    """What segue itself told the session of a leg."""
     files = [folder / "prompt.md", *sorted(folder.glob("recall-*.md"))]
     return [text for file in files if (text := read(file))]
 
 
-def hear(digest: Builder, said: Sequence[str]) -> None:
+def add_user_words(digest: Builder, messages: Sequence[str]) -> None:
     """Adds what the user said when they resumed the run. Sessions have it inside a prompt of
     segue's, which is not theirs."""
-    for text in said:
+    for text in messages:
         digest.feed(Prompt(text=text))
 
 
 def prime_origin(progress: Progress, digest: Builder, origin: Origin, until: float) -> None:
-    """The same for the session that a rescue continues. The run's own legs in it come later,
-    through their streams."""
+    """The same for the session that a rescue continues. What the run's own legs did in it comes
+    later, from their streams."""
     for agent, session_id, path in origin.earlier:
         read_session(digest, agent, path, session_id)
     read_session(_Until(progress, digest, until), origin.agent, origin.path, origin.session_id)
@@ -155,7 +155,7 @@ def prime(
     for folder in folders:
         for text in said_in(folder):
             digest.tell(text)
-        hear(digest, read_json(folder / SAID) or ())
+        add_user_words(digest, read_json(folder / USER_WORDS_FILE) or ())
         stream = LegStream(folder / "stdout", hand_of(folder).profile, cwd)
         for event in stream.replay():
             progress.feed(event)

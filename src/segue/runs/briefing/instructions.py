@@ -15,8 +15,8 @@ def unread_after(cwd: str, drive: Drive, before: str) -> tuple[str, ...]:
     return unread(cwd, drive, known)
 
 
-def unread(cwd: str, drive: Drive, others: Iterable[Drive]) -> tuple[str, ...]:
-    """The existing instruction files of `others` that `drive` does not read when it starts."""
+def unread(cwd: str, drive: Drive, earlier: Iterable[Drive]) -> tuple[str, ...]:
+    """The existing instruction files of `earlier` that `drive` does not read when it starts."""
     top = Path(cwd)
     for folder in (top, *top.parents):
         if (folder / ".git").exists():
@@ -26,7 +26,7 @@ def unread(cwd: str, drive: Drive, others: Iterable[Drive]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for folder in folders:
         own = set(_read(folder, drive))
-        for other in others:
+        for other in earlier:
             for name in _read(folder, other):
                 if name not in own and not _is_same(folder, name, own):
                     found[str((folder / name).relative_to(top))] = None
@@ -39,5 +39,5 @@ def _read(folder: Path, drive: Drive) -> list[str]:
 
 
 def _is_same(folder: Path, name: str, read: Iterable[str]) -> bool:
-    """Whether one is a link to the other."""
+    """Whether both names lead to the same file."""
     return any((folder / name).samefile(folder / each) for each in read)

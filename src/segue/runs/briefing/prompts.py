@@ -41,10 +41,9 @@ class Prompts:
         forgotten: str = "",
         relay: continuation.Relay | None = None,
     ) -> str:
-        """The prompt of this leg. `doubt`: the last tool call, if its result is unknown;
-        `checked`: the exit code and output of the user's check; `forgotten`: what the
-        session's own compaction left out, if it was not told since; `relay`: another agent
-        worked before."""
+        """The prompt of this leg. `doubt`: the last tool call, if its result is unknown. `checked`:
+        the exit code and output of the user's check. `forgotten`: what the session's own compaction
+        left out and it has not been told since. `relay`: another agent worked on the run before."""
         prompt = self._of(run, decision, checkpoint, doubt, checked, relay)
         if decision.session_id and decision.purpose == "work":
             prompt = continuation.with_user_words(prompt, run.unanswered_additions)
@@ -100,8 +99,8 @@ class Prompts:
         doubt: str | None,
         relay: continuation.Relay | None,
     ) -> str:
-        """The task, and what is known about the work so far: everything, everything except the
-        agent's own words, or nothing."""
+        """The task and what is known about the work so far: all of it, all but the agent's own
+        words, or nothing."""
         given = checkpoint if decision.strategy != "minimal" else None
         if decision.strategy == "rules" and given is not None:
             given = msgspec.structs.replace(given, summary=None)

@@ -58,7 +58,7 @@ class Signals:
             self.files = []
 
     def turned(self) -> None:
-        """The loop is alive: it has had a turn."""
+        """The loop has started another turn, so it is alive."""
         if self._watchdog is not None:
             self._watchdog.turned()
 
@@ -80,9 +80,10 @@ class Signals:
 
 
 def combined(facts: list[AnyFact]) -> list[AnyFact]:
-    """What signals mean together. SIGTERM comes from the user, unless it comes from the system:
-    to all processes when the machine goes down, with a hang-up when a login session ends, and
-    to a run that was started to stay: its user runs `segue cancel`."""
+    """What several signals mean together. SIGTERM comes from the user, with three exceptions in
+    which it comes from the system: sent to all processes when the machine goes down, sent with a
+    hang-up when a login session ends, or sent to a run that was started to stay, which its user
+    ends with `segue cancel`."""
     is_asked = any(isinstance(fact, CancelAsked) for fact in facts)
     if not is_asked:
         return facts

@@ -46,12 +46,12 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """The loop has ended."""
+        """The loop has ended: stops watching it."""
         os.close(self.write)  # which ends the thread
         self._thread.join()
 
     def turned(self) -> None:
-        """The loop has had a turn."""
+        """The loop has started another turn."""
         self._turned_at = self._clock.awake()
 
     def _watch(self) -> None:

@@ -136,7 +136,7 @@ class LegFollower:
 
     @property
     def live(self) -> Live:
-        """What the stream has said so far."""
+        """What the stream has reported so far."""
         return self.stream.live
 
     @property
@@ -200,7 +200,8 @@ class LegFollower:
         return _size_of(self.leg.stdout) + _size_of(self.leg.stderr)
 
     def begin_answer(self, *, is_cut: bool = False) -> None:
-        """From now on, what it says is its answer. `is_cut`: its turn was interrupted for that."""
+        """From now on, what the session says is its answer. `is_cut`: its turn was interrupted for
+        that."""
         self.asking.ask(is_cut=is_cut)
         self.turn.begin()
 
@@ -228,7 +229,7 @@ class LegFollower:
     # Observation
 
     def look(self, run: Run, now: float) -> list[AnyFact]:
-        """What is new, within a short look: see `has_more`."""
+        """The new facts, within a short look: see `has_more`."""
         facts: list[AnyFact] = []
         tail, began = self.stream.tail, self.times.look()
         self._boundary = self._is_call_news = False
@@ -266,7 +267,7 @@ class LegFollower:
         return [self._timed(fact) for fact in facts]
 
     def finish(self, run: Run, now: float) -> list[AnyFact]:
-        """The rest, once the process is gone."""
+        """The remaining facts, once the process is gone."""
         tail, began = self.stream.tail, self.times.clock.awake()
         facts = self.look(run, now)
         # No more than there is now: what follows its end is not its own, and may never end.
@@ -290,12 +291,14 @@ class LegFollower:
         return facts
 
     def _ask_again(self) -> None:
-        """Another process asked it at this line."""
+        """Another process asked for a checkpoint at this line."""
         self.asking.ask_again()
         self.turn.begin()
 
     def _timed(self, fact: AnyFact) -> AnyFact:
-        """The fact, with whether there is a boundary before the model is asked again."""
+        """Adds to a measured size what decides how far ahead segue looks: whether there is a
+        boundary before the model is asked again, and what tool output and a request would add.
+        Other facts stay as they are."""
         if not isinstance(fact, ContextMeasured):
             return fact
         if self.drive.size_from == "file":
@@ -312,8 +315,9 @@ class LegFollower:
 
     @property
     def _pending_tokens(self) -> int:
-        """Not for an agent whose file reports its size: what of that its stream has shown already
-        is not known."""
+        """An estimate of what the tools' output has added since the last reading. Not for agents
+        whose file reports their size: how much of the output shown by the stream is already in that
+        size is unknown."""
         return self.pending.tokens if self.drive.size_from == "stream" else 0
 
     def _look_at_stderr(self) -> None:
@@ -406,7 +410,7 @@ class LegFollower:
         return facts
 
     def _name(self, session_id: str) -> list[AnyFact]:
-        """Which session it is, if that is news."""
+        """The session's id as a fact, if it is new."""
         if not session_id or session_id == self.session_id:
             return []
         self.session_id = session_id
@@ -419,7 +423,8 @@ class LegFollower:
         return self._arrived() if self.arrival.is_over else []
 
     def _arrived(self) -> list[AnyFact]:
-        """What the session repeated, reported once; nothing for a session that did nothing."""
+        """What a session that took over has repeated, reported once. Nothing for a session that did
+        nothing."""
         if self.arrival is None:
             return []
         found, self.arrival = self.arrival.repeats, None

@@ -47,7 +47,7 @@ or another StateError if none may be started now."""
 
 
 def free() -> Leash | None:
-    """The guard for runs that are not shared."""
+    """The guard for runs that do not share a fleet: nothing holds their agents back."""
     return None
 
 
@@ -96,7 +96,7 @@ class LegStatus(Struct, frozen=True, kw_only=True):
 
 
 class KeeperRecord(Struct, frozen=True, kw_only=True):
-    """Which keeper has which agent: keeper.json."""
+    """The content of keeper.json: which keeper has which agent."""
 
     pid: int
     start_ticks: int
@@ -159,8 +159,7 @@ class Leg:
         return stored
 
     def _spawn(self, env: Mapping[str, str]) -> str:
-        """Starts a keeper, and waits until it reports that it is ready; returns its error message,
-        if any."""
+        """Starts a keeper and waits until it is ready. Returns its error message, or ""."""
         ready, tell = os.pipe()
         try:
             log = str(self.folder / "keeper.log")
@@ -217,7 +216,7 @@ class Leg:
         return self._status("running" if record and record.agent_pid else "starting")
 
     def exit(self) -> Exit | None:
-        """How it ended; None if it has not, or if it was lost and not yet swept."""
+        """How the leg ended; None if it has not, or if it was lost and not swept yet."""
         return _record(self.folder / "exit.json", Exit)
 
     def end_fd(self) -> int | None:
@@ -344,7 +343,7 @@ class Leg:
         finally:
             os.close(bell)
 
-    # Lost ones
+    # Lost legs
 
     def sweep_lost(self, grace_s: float = GRACE_S) -> Exit:
         """Ends what a lost leg left running, and records that it was lost; returns how it ended, if
@@ -424,7 +423,7 @@ def _at_home(env: Mapping[str, str], cwd: str) -> dict[str, str]:
 
 
 def _record(path: Path, kind: type[_T]) -> _T | None:
-    """The content of a file; None if it does not exist, or was cut short when the machine
+    """The content of a JSON file; None if it does not exist, or was cut short when the machine
     stopped."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), kind)

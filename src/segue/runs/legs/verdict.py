@@ -78,7 +78,8 @@ def verdict(
 
 
 def _stream(follower: LegFollower) -> Source | None:
-    """What it printed: the turn that the follower made of its records, otherwise its text."""
+    """The output as evidence: the turn that the follower parsed from its records, otherwise its
+    text."""
     turn = follower.stream.turn
     if turn is None:
         return source_of(follower.leg.stdout, "stdout")
@@ -104,8 +105,8 @@ _OURS = "ended_by.segue"
 
 
 def _own(run: Run, stop: Stop) -> Stop | None:
-    """The stop of a leg that segue ended itself, with segue's reason. None if it ended because of
-    something else, or by itself."""
+    """The stop of a leg that segue ended, with segue's own reason. None if the leg ended by itself,
+    or because of something else."""
     is_trace = bool(stop.evidence) and stop.evidence[0].rule == _OURS
     # A session that has handed its work over has completed nothing but its last answer.
     has_told = stop.reason is StopReason.COMPLETED and (
@@ -165,7 +166,8 @@ def active_s(run: Run, follower: LegFollower, ended: Exit) -> float:
 
 
 def _said_so(stop: Stop, reason: StopReason, setting: str, follower: LegFollower) -> Stop:
-    """The stop by a line that the user's config names, because users know their own agents best."""
+    """The stop that the user's config names for a line of output. Users know their own agents
+    best."""
     line = follower.stated_in.strip()
     return replace(
         stop,
@@ -182,8 +184,8 @@ def _said_so(stop: Stop, reason: StopReason, setting: str, follower: LegFollower
 def _to_be_allowed(
     run: Run, stop: Stop, follower: LegFollower, refused: ToolCall | None = None
 ) -> Stop:
-    """The stop for a missing permission: which one, and what would grant it. If the agent gave up
-    politely, `refused` is the call that nobody was there to allow."""
+    """The stop of an agent that lacked a permission: which one, and what would grant it. `refused`
+    is the call that nobody was there to allow, for an agent that then gave up politely."""
     is_polite = stop.reason is StopReason.COMPLETED
     call = refused or (follower.work.call if is_polite or follower.has_open_call else None)
     reason = StopReason.NEEDS_USER

@@ -58,7 +58,7 @@ def utterance(event: Event) -> Utterance | None:
 
 
 def _speaker(prompt: str) -> Who:
-    """Who asked: the first prompt of a run is its user's task, word for word."""
+    """Who wrote a prompt. The first prompt of a run has its user's task in it, word for word."""
     return "segue" if is_automatic(prompt) else "you"
 
 
@@ -71,7 +71,7 @@ def _ended(event: Result) -> str:
 
 
 class Conversation:
-    """Takes a session's events; `said` is the conversation so far."""
+    """Takes a session's events. `said` is the conversation so far."""
 
     def __init__(self) -> None:
         self.utterances: list[Utterance] = []
@@ -82,7 +82,7 @@ class Conversation:
             self.add(each)
 
     def add(self, each: Utterance) -> None:
-        """The same for something that was read before."""
+        """Takes an utterance that was read earlier."""
         if each.who == "result":
             for tool in reversed(self.utterances):
                 if tool.who == "tool" and tool.call_id == each.call_id:

@@ -22,7 +22,7 @@ _DEAF = ("/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
 
 
 def deaf(words: Sequence[str]) -> list[str]:
-    """A command that no hang-up ends."""
+    """The same command, started so that no hang-up ends it."""
     return [*_DEAF, *words]
 
 
@@ -51,8 +51,8 @@ class Detached:
             )
 
     def begun(self, store: Store, limit_s: float = START_S) -> None:
-        """Returns once it drives the run, or has driven it to its end. Raises StateError with
-        its last line if it failed to."""
+        """Returns once the process drives the run, or has driven it to its end. Raises StateError
+        with the process's last line if it failed."""
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             holder = store.holder(run_key(self.run_id))
@@ -68,7 +68,7 @@ class Detached:
         raise StateError(f"{self.run_id}: its process does not respond; see {self.log}")
 
     def last_line(self) -> str:
-        """Its last line."""
+        """The last line that the process printed."""
         try:
             text = Path(self.log).read_bytes()[self._from :].decode("utf-8", "replace")
         except OSError:

@@ -67,7 +67,7 @@ def new_run(wanted: RunRequest, now: float, run_id: str = "") -> Run:
         abilities=first.abilities,
         flags=wanted.flags,
         check=wanted.check,
-        relay=tuple(map(member_of, wanted.all)) if wanted.others else (),
+        relay=tuple(map(member_of, wanted.all)) if wanted.successors else (),
         origin=wanted.origin,
     )
 
@@ -150,10 +150,10 @@ class Driver:
         policy: Policy | None = None,
         flags: tuple[str, ...] | None = None,
         relay: tuple[Member, ...] | None = None,
-        said: str = "",
+        addition: str = "",
     ) -> "tuple[Loop, AnyFact | None]":
         """Continues a run that has ended, or whose segue is gone, with the fact that resumes it,
-        if it accepts one. `said`: what the user adds to the task. Raises Held if a segue still
+        if it accepts one. `addition`: what the user adds to the task. Raises Held if a segue still
         drives it."""
         lease = self._hold(run_key(run.id), f"{self._holder_name} resume {run.id}")
         if not share_tree:
@@ -164,10 +164,10 @@ class Driver:
         was_asked = bool(self.store.asks(run.id))
         is_over = is_over or run.interrupted != "" or was_asked
         wants_more = is_over or fresh or strict or policy is not None or flags is not None
-        wants_more = wants_more or said != ""
+        wants_more = wants_more or addition != ""
         policy = policy and replace(policy, notify=())
         again = Resumed(
-            fresh=fresh, strict=strict, policy=policy, flags=flags, relay=relay, addition=said
+            fresh=fresh, strict=strict, policy=policy, flags=flags, relay=relay, addition=addition
         )
         fact = again if wants_more else None
         return self._loop(run, drive, command, lease), fact

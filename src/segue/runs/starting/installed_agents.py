@@ -46,7 +46,8 @@ def none_installed() -> NoAgent:
 def driven(
     name: str, env: Mapping[str, str], said_by: str = "agent"
 ) -> tuple[Drive, tuple[str, ...]]:
-    """How to drive this agent, and its command. `said_by`: where it was named. Raises NoAgent."""
+    """How this agent is driven, and its command. `said_by` tells where its name comes from. Raises
+    NoAgent."""
     drive = drives.find(name)
     if drive is None:
         names = list(drives.names())

@@ -31,7 +31,7 @@ def warnings(
             may_start=may_start,
             is_first=each is wanted,
         )
-        if wanted.others and may_start and not _tells_version(each, env):
+        if wanted.successors and may_start and not _tells_version(each, env):
             command = shlex.join(_version_command(each))
             yield f"{each.agent} does not report its version; try: {command}"
 

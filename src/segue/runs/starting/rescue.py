@@ -90,7 +90,7 @@ def origin_of(
 
 
 def _changed(cwd: str, at: float | None) -> str:
-    """What was written in the tree since then, in a few words."""
+    """The files written in the tree since then, in a few words."""
     if at is None:
         return ""
     found = tree.changed_since(cwd, at + _SLACK_S, max_s=_LOOK_S)

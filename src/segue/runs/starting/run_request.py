@@ -31,7 +31,7 @@ class CheckNotAccepted(InputError):  # noqa: N818
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What the user asks for."""
+    """Everything that a run needs to know about what the user wants."""
 
     task: str
     agent: str
@@ -44,13 +44,13 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     share_tree: bool = False
     origin: Origin | None = None  # the session that it continues
     additions: tuple[str, ...] = ()  # what the user added to the task in an earlier run of it
-    others: tuple["RunRequest", ...] = ()
+    successors: tuple["RunRequest", ...] = ()
     """The same task for each other agent of the list, in order: who may take it over."""
 
     @property
     def all(self) -> tuple["RunRequest", ...]:
         """One request for each agent of the list."""
-        return (self, *self.others)
+        return (self, *self.successors)
 
 
 def request(
@@ -63,10 +63,10 @@ def request(
     flags: Sequence[str] | None = None,
     policy: Policy | None = None,
     dry: bool = False,
-    others: Sequence[str] = (),
+    successors: Sequence[str] = (),
 ) -> RunRequest:
     """The complete request: what the user wants, with the rest from the settings. `flags` are
-    only for `agent`; `others` may take over, each with its own configured flags. Raises
+    only for `agent`; `successors` may take over, each with its own configured flags. Raises
     InputError, ConfigError, and CheckNotAccepted unless nothing is to be run."""
     if not dry and needs_yes(settings):
         raise CheckNotAccepted(
@@ -75,8 +75,8 @@ def request(
             " --no-project-check"
         )
     name = canonical(agent)
-    if others:
-        _must_be_there((agent, *others), settings, env)
+    if successors:
+        _must_be_there((agent, *successors), settings, env)
     drive, command = driven(name, env, _agent_source(agent, settings))
     own = settings.flags.get(name, ()) if flags is None else flags
     if fault := drive.refuses(own):
@@ -91,8 +91,9 @@ def request(
         flags=tuple(own),
         check=settings.check,
         share_tree=settings.share_tree,
-        others=tuple(
-            request(task, each, settings, env, cwd=cwd, policy=policy, dry=True) for each in others
+        successors=tuple(
+            request(task, each, settings, env, cwd=cwd, policy=policy, dry=True)
+            for each in successors
         ),
     )
 
@@ -120,7 +121,8 @@ def with_flags(
 
 
 def needs_yes(settings: Settings) -> bool:
-    """Whether the check comes from a project's file, and the user has not accepted this text."""
+    """Whether the check comes from a project's file and the user has yet to accept exactly this
+    command."""
     if not settings.check or settings.sources["run.check"].kind != "project file":
         return False
     assert settings.project_file is not None

@@ -52,7 +52,7 @@ def lease_lost(key: str, holder: Holder | None) -> LeaseLost:
 
 
 def here() -> LocalHost:
-    """This process's place."""
+    """Where this process runs, for judging whether a holder is alive."""
     from segue.system.process.procfs import system
 
     return LocalHost(machine(), _read(_BOOT_ID), system().domain())
@@ -69,7 +69,7 @@ def machine() -> str:
 
 
 def me(note: str = "") -> Holder:
-    """This process, as a holder."""
+    """This process as a holder of leases."""
     place = here()
     pid = os.getpid()
     return Holder(

@@ -85,7 +85,7 @@ class MemoryStore(StoreRules):
         with self._lock:
             return [unpack(data, Entry) for data in self._log.get(run_id, [])[max(0, after_seq) :]]
 
-    # What is made from it
+    # Derived from the log
 
     def run(self, run_id: str) -> Run | None:
         with self._lock:
@@ -179,7 +179,7 @@ class MemoryStore(StoreRules):
                 del self._checkpoints[number]
             self._asks = [ask for ask in self._asks if ask.run != run_id]
 
-    # What others want
+    # Requests of other processes
 
     def ask(self, run_id: str, what: str, at: float) -> int:
         with self.alone():
@@ -195,7 +195,7 @@ class MemoryStore(StoreRules):
     def version(self) -> int:
         return self._version
 
-    # Who may write
+    # Leases
 
     def lease_of(self, key: str) -> tuple[int, Holder | None]:
         return self._leases.get(key, (0, None))

@@ -101,7 +101,7 @@ class StoredTimer(Struct, frozen=True, kw_only=True):
 
 
 class StoredAsk(Struct, frozen=True, kw_only=True):
-    """What another process asks of the one that drives a run."""
+    """A request of another process to the process that drives a run."""
 
     number: int  # only grows, and is never reused
     run: str
@@ -199,7 +199,7 @@ class Store(Protocol):
     def log(self, run_id: str, after_seq: int = 0) -> list[Entry]:
         """The entries from the first one; none for an unknown run."""
 
-    # What is made from it
+    # Derived from the log
 
     def run(self, run_id: str) -> Run | None:
         """The run as its last entry left it."""
@@ -245,7 +245,7 @@ class Store(Protocol):
         """Deletes everything stored about a run, including its lease. Raises LeaseLost unless
         the run's lease is held in this epoch, and UnknownRun."""
 
-    # What other processes want
+    # Requests of other processes
 
     def ask(self, run_id: str, what: str, at: float) -> int:
         """Sends a request to the process that drives the run, and returns the request's number."""
@@ -256,12 +256,11 @@ class Store(Protocol):
     def version(self) -> int:
         """A number that changes once another process has written. Costs next to nothing."""
 
-    # Who may write
+    # Leases
 
     def acquire(self, key: str, holder: Holder, now: float, *, seize: bool = False) -> Lease:
-        """Acquires the lease, in a new epoch. Raises Held if a live process has it, even this
-        one; except with `seize`, for users who know better, for example that a container is
-        gone."""
+        """Acquires the lease, in a new epoch. Raises Held if a live process has it, even this one.
+        `seize` takes it anyway: for users who know better, for example that a container is gone."""
 
     def release(self, lease: Lease) -> None:
         """Releases the lease; does nothing if it was lost."""

@@ -16,8 +16,9 @@ def register(db: sqlite3.Connection) -> None:
 
 
 def _redacted(data: Cell, names: str) -> Cell:
-    """JSON without secrets: everywhere except in the task, or only in the values of these names.
-    Text that is not JSON stays as it is: it is reported as unreadable when it is requested."""
+    """The same JSON without secrets: everywhere except in the task, or only in the values of
+    `names`. Text that is not JSON stays as it is, and is reported as unreadable when it is
+    requested."""
     from segue.core.secrets.redact import scrub
 
     if not isinstance(data, str | bytes):

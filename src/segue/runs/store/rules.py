@@ -1,8 +1,6 @@
-"""What every store does alike: who may write to a run's log, and what an entry changes. A store
-provides the rows below; the rules on top are the same for all.
-
-See `port.Store` for what callers may rely on.
-"""
+"""The rules that all stores share: who may write to a run's log, and what an entry changes. A store
+implements the row methods at the top, and inherits everything else. See `port.Store` for what
+callers may rely on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -16,7 +14,7 @@ from segue.runs.store.projection import TABLES, TableChange
 
 
 class StoreRules(ABC):
-    """A log of runs over the rows of whoever derives from it."""
+    """A log of runs. Subclasses implement how rows are stored."""
 
     _machine: str
     _is_alive: IsAlive
@@ -27,11 +25,11 @@ class StoreRules(ABC):
         self._machine = self._machine or leases.machine()
         return self._machine
 
-    # The rows: what a store provides
+    # The rows, which each store implements
 
     @abstractmethod
     def alone(self) -> AbstractContextManager[None]:
-        """One transaction: everything that is written in it is kept, or nothing."""
+        """A transaction: everything that is written in it is stored, or nothing is."""
 
     @abstractmethod
     def last_seq(self, run_id: str) -> int:
@@ -43,19 +41,19 @@ class StoreRules(ABC):
 
     @abstractmethod
     def change_row(self, change: TableChange) -> None:
-        """Carries out what an entry changes in the tables that are made from the log."""
+        """Applies the change that an entry makes to a table derived from the log."""
 
     @abstractmethod
     def drop_asks(self, run_id: str, up_to: int) -> None:
-        """Deletes a run's asks up to this number."""
+        """Deletes a run's requests up to this number."""
 
     @abstractmethod
     def lease_of(self, key: str) -> tuple[int, Holder | None]:
-        """A lease's last epoch, and who has it; 0 and None if it was never given."""
+        """The last epoch of a lease, and its holder; 0 and None if nobody ever had it."""
 
     @abstractmethod
     def give_lease(self, key: str, epoch: int, holder: Holder, now: float) -> None:
-        """Writes down who has a lease."""
+        """Records who holds a lease."""
 
     # The rules
 
@@ -122,20 +120,20 @@ class StoreRules(ABC):
         return Lease(key, epoch + 1)
 
     def must_know(self, run_id: str) -> int:
-        """The number of its last entry. Raises UnknownRun."""
+        """The number of a run's last entry. Raises UnknownRun."""
         if not (last := self.last_seq(run_id)):
             raise UnknownRun(f"{run_id}: no such run")
         return last
 
     def must_hold(self, key: str, epoch: int) -> None:
-        """Raises LeaseLost unless the lease is held in this epoch."""
+        """Raises LeaseLost unless the caller holds the lease in this epoch."""
         now, holder = self.lease_of(key)
         if holder is None or now != epoch:
             raise leases.lease_lost(key, holder)
 
 
 def changed_row(row: dict[str, Any] | None, change: TableChange) -> dict[str, Any]:
-    """A row of a store that keeps rows as a whole, after a change that does not delete it."""
+    """The new row, for stores that write whole rows, after a change that does not delete it."""
     new = row or dict(zip(TABLES[change.table], change.key, strict=True))
     once = {name: value for name, value in change.once.items() if new.get(name) is None}
     return {**new, **(change.values or {}), **once}
@@ -144,7 +142,7 @@ def changed_row(row: dict[str, Any] | None, change: TableChange) -> dict[str, An
 def chosen(
     runs: Iterable[Run], cwd: str | None, *, unfinished: bool, limit: int | None
 ) -> list[Run]:
-    """What `runs` returns, of a store that cannot select rows by what is in them."""
+    """What `runs` returns, for stores that cannot select rows by their content."""
     found = [
         run for run in runs if cwd in (None, run.cwd) and not (unfinished and run.state.is_final)
     ]

@@ -75,7 +75,7 @@ class SqliteStore(RunsFile, StoreRules):
             for row in self.rows(sql, (cell(run_id), after_seq))
         ]
 
-    # What is made from it
+    # Derived from the log
 
     def run(self, run_id: str) -> Run | None:
         sql = "SELECT data, task FROM snapshot JOIN run ON id = run WHERE id = ?"
@@ -194,7 +194,7 @@ class SqliteStore(RunsFile, StoreRules):
         with self.guarded():
             self.drop_traces()
 
-    # What other processes want
+    # Requests of other processes
 
     def ask(self, run_id: str, what: str, at: float) -> int:
         with self.alone():
@@ -216,7 +216,7 @@ class SqliteStore(RunsFile, StoreRules):
         ((number,),) = self.rows("PRAGMA data_version")
         return int(number)
 
-    # Who may write
+    # Leases
 
     def lease_of(self, key: str) -> tuple[int, Holder | None]:
         for epoch, data in self.rows("SELECT epoch, holder FROM lease WHERE key = ?", (cell(key),)):

@@ -23,7 +23,7 @@ from segue.system.telemetry.sender import Batch, Sender
 from segue.system.telemetry.types import Measured, Sample, SpanRecord
 
 _PATIENCE_S = 1.0
-_TOLD = "telemetry"
+_MARK_FILE = "telemetry"
 MISSING = "[otel] is set up, but OpenTelemetry is not installed: install segue[otel]"
 
 
@@ -64,7 +64,7 @@ class RunTelemetry:
     ) -> None:
         self._run, self._env, self._sender, self._numbers = run, env, sender, numbers
         self._spans = RunSpans(run.id)
-        self._mark = RunFolder(run.id).path / _TOLD
+        self._mark = RunFolder(run.id).path / _MARK_FILE
         self._known: dict[str, Spend] = {}  # by session: what its earlier legs spent
 
     def catch_up(self, entries: list[Entry]) -> None:
@@ -75,7 +75,7 @@ class RunTelemetry:
             self._tell([span for span in self._spans.add(entry) if span.seq > done], entry.seq)
 
     def hear(self, before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
-        """Takes in what happened, once it is logged."""
+        """Takes in an entry, once it is logged."""
         self._run = step.run
         if isinstance(fact, LegStarted):
             self._sender.prepare()
@@ -85,7 +85,7 @@ class RunTelemetry:
             self._sender.tell(lambda: Batch(samples=numbers()))
 
     def close(self) -> None:
-        """Waits a moment, if the collector responds at all."""
+        """Waits briefly for data that is being sent, if the collector responds at all."""
         self._sender.close(_PATIENCE_S)
 
     def _tell(self, spans: list[SpanRecord], seq: int) -> None:

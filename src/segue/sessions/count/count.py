@@ -45,11 +45,11 @@ class Batch:
         ] = {}  # waits until its parent is known
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Files that are gone."""
+        """Removes files that no longer exist from the index."""
         self.index.forget(paths)
 
     def add(self, file: FileOnDisk) -> None:
-        """Counts a file, from where counting stopped if it only grew."""
+        """Counts a file, from where counting stopped last time if it has only grown since."""
         old = self.index.counted(file.path) if file.path in self.known else None
         if old is not None and old.forked_from and old.adopted >= len(Ledger(old.ledger)):
             old = None  # everything in it came from its parent, and more of it may

@@ -391,11 +391,12 @@ class Index(Database):
         keys = set(ledger.keys(same))
         if old:
             before = set(_keys(known or b"", same))
-            gone = before - keys
-            if gone:
-                gone -= set(ledger.keys())
+            removed_keys = before - keys
+            if removed_keys:
+                removed_keys -= set(ledger.keys())
             self.db.executemany(
-                "DELETE FROM key WHERE hash = ? AND file = ?", [(key, number) for key in gone]
+                "DELETE FROM key WHERE hash = ? AND file = ?",
+                [(key, number) for key in removed_keys],
             )
             self.db.executemany(
                 "DELETE FROM twin WHERE hash = ? AND file = ?", [(key, number) for key in before]
@@ -454,12 +455,12 @@ class Index(Database):
 
     def forget(self, paths: Iterable[str]) -> None:
         """Removes files that no longer exist."""
-        gone = list(paths)
-        if not gone:
+        removed = list(paths)
+        if not removed:
             return
         with self.write():
             self.db.execute("DELETE FROM total")
-            for path in gone:
+            for path in removed:
                 row = self.db.execute(
                     "SELECT number, ledger, session_id FROM file WHERE path = ?", (path,)
                 ).fetchone()

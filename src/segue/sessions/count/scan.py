@@ -38,13 +38,13 @@ def scan(
     are read."""
     changed = [file for file in found if known.get(file.path) != file.stamp]
     here = {file.path for file in found}
-    gone = [path for path in known if path not in here]
+    removed = [path for path in known if path not in here]
     read_bytes, unreadable = 0, []
-    if changed or gone:
+    if changed or removed:
         from segue.sessions.count.count import Batch
 
         batch = Batch(index, found, known, progress)
-        batch.forget(gone)
+        batch.forget(removed)
         for file in changed:
             batch.add(file)
         batch.finish()

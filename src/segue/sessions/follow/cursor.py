@@ -150,16 +150,16 @@ def _reset(cursor: Cursor, identity: Identity) -> None:
 
 def _cut(cursor: Cursor, fresh: bytes, line_bytes: int) -> tuple[list[bytes], int]:
     """The lines that are complete now, and how many were too long; the rest stays in the cursor."""
-    first, *others = fresh.split(b"\n")
+    first, *later = fresh.split(b"\n")
     skipped = 0
     lines: list[bytes] = []
-    if others:
+    if later:
         if not cursor.skipping:
             if cursor.partial:  # may be large: avoid copies
                 cursor.partial += first
                 first = bytes(cursor.partial)
             lines.append(first)
-        lines += others
+        lines += later
         first = lines.pop()
         cursor.partial, cursor.skipping = None, False
         fitting = [line for line in lines if len(line) <= line_bytes]
@@ -224,13 +224,13 @@ class Names:
         """All names of a file, its main name first."""
         if file.names == 1 and self.get(file.path) is file:  # nearly always; the rest is slow
             return [file.path]
-        others = [
+        other_paths = [
             os.path.join(folder, name)
             for folder, known in self.folders.items()
             for name, other in known.items()
             if other is file
         ]
-        return sorted(others, key=lambda path: path != file.path)
+        return sorted(other_paths, key=lambda path: path != file.path)
 
     def below(self, folder: str) -> list[str]:
         """All names in a folder and its subfolders."""

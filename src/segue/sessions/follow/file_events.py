@@ -58,12 +58,12 @@ class FolderWatch:
         return self._notify is not None
 
     def add(self, path: str, identity: Identity) -> None:
-        """Takes effect with the next `renew`."""
+        """Watches this path from the next `renew` on."""
         if self._watched.get(path) != identity:
             self._new[path] = identity
 
     def drop(self, path: str) -> None:
-        """What was watched no longer exists, and its watch ended with it."""
+        """The path no longer exists, and its watch has ended with it."""
         self._watched.pop(path, None)
         self._new.pop(path, None)
 
@@ -131,5 +131,6 @@ class FolderWatch:
 
 
 def _may_read(path: str) -> bool:
-    """One folder that segue may not read would cost the events of all others."""
+    """Whether segue may read the folder. One that it may not read would cost the events of all
+    others."""
     return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)

@@ -69,17 +69,20 @@ class FileChange(Struct, frozen=True):
 
 
 class FileFollower:
-    """Follows all files under `roots` that `wants` takes, also those that are yet to come.
+    """Follows all files under `roots` for which `wants` returns True, including those that do not
+    exist yet. A root is a folder, a file (which is followed whatever `wants` says), or does not
+    exist yet.
 
-    A root may be a folder, a file (followed whatever `wants` says) or not exist yet. Files that are
-    there at the first step are read from their end, or from the beginning if `from_start`; later
-    ones always from the beginning. Every whole line is given out once. A file that moves stays
-    followed under its new name, wanted or not, and what was not read yet comes under that name.
-    `poll_s` is the pause between two sweeps while events work; without them (or if `events` is
-    False) it is half a second, or as much more as keeps sweeps below 4% of a CPU.
+    Files that exist at the first step are read from their end, or from the beginning if
+    `from_start`; later ones always from the beginning. Every complete line is returned once. A file
+    that moves is still followed under its new name, wanted or not, and what was not read yet is
+    returned under that name.
 
-    Iterating gives batches of changes until `close`; `step` gives one. One thread at a time steps,
-    any thread may close.
+    `poll_s` is the pause between two sweeps while events work. Without events (or if `events` is
+    False) it is half a second, or as much longer as it takes to keep sweeps below 4% of a CPU.
+
+    Iterating yields batches of changes until `close` is called; `step` returns one batch. Only one
+    thread at a time may step, and any thread may close.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class FileFollower:
             self._watch.close()
 
     def step(self, timeout_s: float = 0.0) -> list[FileChange]:
-        """What happened. Waits at most this long; may return earlier with nothing."""
+        """The next changes. Waits at most this long, and may return an empty list earlier."""
         with self._lock:
             if self._stop.is_set():
                 return []
@@ -155,7 +158,7 @@ class FileFollower:
             batch, self._batch = self._batch, []
             return batch
 
-    # --- when to look -------------------------------------------------------------------------
+    # --- When to look -------------------------------------------------------------------------
 
     def _idle_s(self) -> float:
         if self._to_read or self._sweep:
@@ -269,7 +272,7 @@ class FileFollower:
         else:
             self._absent(path)
 
-    # --- what lies there ----------------------------------------------------------------------
+    # --- What exists --------------------------------------------------------------------------
 
     def _look(self, path: str, stamp: FileStamp, *, is_told: bool) -> None:
         file = self._names.get(path)
@@ -318,8 +321,8 @@ class FileFollower:
         return new
 
     def _displaced(self, path: str, file: File) -> bool:
-        """A file lost a name. If it was the last one: whether the file is gone too, or was found
-        again."""
+        """Handles a file that lost a name. If that was its last name, the file is either found
+        under another one, or gone."""
         if path != file.path:
             self._names.drop(path)
             return False
@@ -340,7 +343,8 @@ class FileFollower:
         return True
 
     def _elsewhere(self, file: File) -> str | None:
-        """Where a file is that lost its name: under a name that we know, or in the same folder."""
+        """Looks for a file that lost its name: under the names that are known, and in the same
+        folder."""
         folder = os.path.dirname(file.path)
         if folder not in self._inodes:
             try:
@@ -363,7 +367,7 @@ class FileFollower:
         self._say(path, "moved", was=was)
 
     def _missing(self, path: str) -> None:
-        """No file has this name; a known one is gone if it does not turn up in time."""
+        """No file has this name. If a file had it, that file is gone unless it turns up in time."""
         file, now = self._names.get(path), self._clock()
         if file is None:
             return

@@ -96,7 +96,8 @@ class Settings(Struct, frozen=True, kw_only=True):
             return _make(self.layers, "", "", "")
 
     def scopes(self) -> dict[Scope, dict[str, Value]]:
-        """What is set for one project, one agent or some models, by the highest layer."""
+        """What is set for a project, an agent or models, each key by the highest layer that sets
+        it."""
         found: dict[Scope, dict[str, Value]] = {}
         for layer in self.layers:
             for scope, values in layer.policy.items():
@@ -200,7 +201,7 @@ def _of(scope: Scope) -> tuple[str, str, str]:
 def _make(
     layers: Sequence[Layer], agent: str, model: str, folder: str
 ) -> tuple[Policy, dict[str, Source]]:
-    """The policy of these layers, and where its values come from."""
+    """The policy that these layers add up to, and where its values come from."""
     chosen = _chosen(layers, agent, model, folder)
     named = chosen.get("name")
     preset = config.check_preset(*((named.value, named.source.at) if named else ("graduated", "")))

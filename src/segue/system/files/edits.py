@@ -257,8 +257,8 @@ def _write(path: str, text: str, mode: int) -> None:
 
 
 def _must_stay(real: str) -> bool:
-    """Whether replacing the file would change its identity (a link, several names, another
-    owner)."""
+    """Whether replacing the file would change what it is: a link, a file with several names, or one
+    with another owner."""
     try:
         info = os.stat(real)
     except FileNotFoundError:

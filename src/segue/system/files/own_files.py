@@ -44,7 +44,7 @@ _FOLDERS = {
 }
 """Names of folders, with a pattern that at least one name inside must match: other folders belong
 to the user."""
-_KEPT = ("config.toml",)  # the user's settings, not state
+_NOT_STATE = ("config.toml",)  # the user's settings, not state
 WORK = ("trees", "repos")
 """Worktrees and mirrors of tasks: segue created them, but the work in them may exist nowhere
 else."""
@@ -74,7 +74,7 @@ def _remaining_names(folder: Path) -> Iterator[str]:
         if entry.name in (*_OWN, *WORK) and entry.is_dir():
             for inner in _entries(Path(entry.path)):
                 yield f"{entry.name}/{inner.name}"
-        elif entry.name not in _KEPT:
+        elif entry.name not in _NOT_STATE:
             yield entry.name
 
 
@@ -87,8 +87,8 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _delete(path: Path, *, inside: re.Pattern[str] | None = None) -> None:
-    """Deletes a file, an empty folder, or what segue created in its own folders. A link is never a
-    folder of segue's, which creates none."""
+    """Deletes a file, an empty folder, or what segue created in its own folders. segue creates no
+    links, so a link is never one of its folders."""
     if inside is None:
         with suppress(OSError):
             path.unlink()

@@ -72,7 +72,8 @@ class Database:
         raise NotImplementedError
 
     def use_wal(self) -> None:
-        """SQLite itself does not wait here if another process is doing the same."""
+        """Switches to SQLite's write-ahead log. Waits, because SQLite itself does not if another
+        process is doing the same."""
         until = time.monotonic() + BUSY_S
         while True:
             try:
@@ -89,7 +90,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        """One transaction, exclusive among all processes."""
+        """A transaction that excludes all other processes."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -99,11 +99,11 @@ class Tail:
         return self._handle
 
     def _cut(self, data: bytes, lines: list[bytes]) -> None:
-        first, *others = data.split(b"\n")
-        if others:
-            half = others.pop()
+        first, *later = data.split(b"\n")
+        if later:
+            half = later.pop()
             lines.append(self._whole(first))
-            lines += others  # no line in a chunk this short can be too long
+            lines += later  # no line in a chunk this short can be too long
             self.offset = self._read_to - len(half)
             first = half
         if not self._is_skipping:

@@ -259,7 +259,8 @@ def heads(top: str, branches: Sequence[str]) -> dict[str, str]:
 
 
 def look(top: str, path: str, branch: str, target: str, leave: Sequence[str] = ()) -> Work:
-    """What a branch has that its target does not, and whether it merges."""
+    """The state of a branch compared with its target: what it has in addition, and whether it
+    merges."""
     until = time.monotonic() + LOOK_S
     try:
         repo = Repository(top, top, top) if _is_bare(top) else find(top)
@@ -315,7 +316,8 @@ def _stray(git: Apart, now: str, branch: str, work: Work, until: float) -> str:
 
 
 def _conflicts(git: Apart, to: str, head: str, until: float) -> tuple[tuple[str, ...], bool]:
-    """Merges them in memory; the resulting objects are discarded."""
+    """The files in which merging the branch would cause conflicts. Merges in memory, and discards
+    the resulting objects."""
     with tempfile.TemporaryDirectory(prefix="segue-merge-", ignore_cleanup_errors=True) as aside:
         env = {
             **git.env,

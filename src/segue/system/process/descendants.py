@@ -108,7 +108,7 @@ def end_with_parent(number: signal.Signals) -> None:
 
 
 def near(started: float) -> Iterable[psutil.Process]:
-    """Every process that may belong to a leg that was started then."""
+    """Every process that may belong to a leg started at that time."""
     if IS_LINUX:
         return psutil.Process().children(recursive=True)
     # Orphans are not reparented to us here: check everything younger.

@@ -185,7 +185,8 @@ def _session_of(arguments: list[str], signs: Signs) -> str:
 
 
 def _goes_on(arguments: list[str], signs: Signs) -> bool:
-    """`gemini -r latest`, `gemini -r`, `pi -c`: the newest session of its folder."""
+    """Whether these arguments continue the newest session of the folder: `gemini -r latest`,
+    `gemini -r`, `pi -c`."""
     named = {argument.partition("=")[0] for argument in arguments[1:]}
     return not named.isdisjoint(signs.latest_flags) and named.isdisjoint(signs.fork_flags)
 

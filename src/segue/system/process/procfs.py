@@ -26,7 +26,7 @@ class Facts(NamedTuple):
 
 
 class Flock(NamedTuple):
-    """A lock for writing on a whole file."""
+    """A write lock on a whole file."""
 
     pid: int
     device: str  # "fe:00"
@@ -34,7 +34,7 @@ class Flock(NamedTuple):
 
 
 class System(Protocol):
-    """The queries about processes."""
+    """What can be asked about processes."""
 
     def names(self) -> dict[int, str]:
         """The pid and name of every process."""

@@ -56,7 +56,8 @@ class Exporter:
         samples: Sequence[Sample],
         measured: Sequence[Measured],
     ) -> bool:
-        """Whether everything was accepted. With nothing to send: whether the collector answers."""
+        """Sends a batch; returns whether everything was accepted. An empty batch only checks
+        whether the collector answers."""
         is_taken = True
         is_probe = not (spans or samples or measured)
         if self._spans is not None and (spans or is_probe):
@@ -123,7 +124,7 @@ def _instance() -> str:
 
 
 class _Ids(IdGenerator):
-    """Generates the given ids: a span that is reported twice must be the same one."""
+    """Generates the ids it is given, because a span that is reported twice must keep its id."""
 
     def __init__(self) -> None:
         self.next = (1, 1)

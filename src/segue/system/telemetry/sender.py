@@ -27,16 +27,17 @@ class Batch(Struct, kw_only=True):
     was_sent: Callable[[], None] | None = None
 
 
-Told = Batch | Callable[[], Batch]
+PendingBatch = Batch | Callable[[], Batch]
 """The batch, or a function that creates it in the sender's thread."""
 
 
 class Sender:
-    """Never blocks, never raises. Nothing is loaded before `prepare` or the first `tell`."""
+    """Sends in its own thread. Never blocks and never raises. Nothing is loaded before `prepare` or
+    the first `tell`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._waiting: deque[Told] = deque()
+        self._waiting: deque[PendingBatch] = deque()
         self._changed = threading.Condition()
         self._is_busy = self._is_ready = self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -49,7 +50,7 @@ class Sender:
         soon."""
         self.tell(Batch())
 
-    def tell(self, batch: Told) -> None:
+    def tell(self, batch: PendingBatch) -> None:
         """Queues a batch; if the queue is full, it is dropped."""
         with self._changed:
             if self._is_closed or len(self._waiting) >= _MAX_WAITING:

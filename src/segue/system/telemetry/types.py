@@ -46,7 +46,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One measurement of many: sent as a distribution."""
+    """One value of a distribution."""
 
     name: str
     value: float

@@ -32,7 +32,7 @@ _DONE = "done"
 _CLIENT = re.compile(r"[\w/.:@-]+")
 
 
-class PaneMoment(Struct, frozen=True):
+class PaneStatus(Struct, frozen=True):
     """The properties of a pane that must stay the same."""
 
     flags: str  # dead, in a mode, panes synchronized, input off: "0000"
@@ -49,7 +49,7 @@ class PaneMoment(Struct, frozen=True):
         return "|".join((self.flags, self.attached, self.keys, self.late, self.command))
 
     def quiet_s(self, now: float) -> float:
-        """Since the last key; infinite if no client shows the pane."""
+        """Seconds since the last key; infinite if no client shows the pane."""
         times = [int(word) for word in self.keys.split(";") if word.isdecimal()]
         is_watched = any(word.strip("0") for word in self.attached.split(";"))
         # A time in the future: the clock was set back.
@@ -63,7 +63,7 @@ class PaneGuard:
         self.tmux = tmux
         self.pane = checked(pane.id)
         self._hold = ""  # the name of the key table
-        self._began: PaneMoment | None = None
+        self._began: PaneStatus | None = None
         # Of every session whose current pane is this one.
         here = f"#{{S:#{{W:,#{{?#{{==:#{{pane_pid}},{pane.pid}}},#{{%s}};,}}}}}}"
         self._form = "|".join(
@@ -76,28 +76,28 @@ class PaneGuard:
             )
         )
 
-    def look(self) -> tuple[PaneCapture, PaneMoment]:
+    def look(self) -> tuple[PaneCapture, PaneStatus]:
         """What the pane shows, and the state that must not change afterwards."""
         shown, variables = self.tmux.capture_with(self.pane, self._form + "|#{@segue_text}")
         fields = variables.split("|")
         if len(fields) != 6:
             raise TmuxError("tmux: its formats are not understood (3.2 or newer is needed)")
         flags, attached, keys, late, command, ours = fields
-        return shown, PaneMoment(flags, attached, keys, late, command, ours, shown.cursor)
+        return shown, PaneStatus(flags, attached, keys, late, command, ours, shown.cursor)
 
     def reset(self) -> None:
-        """Clears what an earlier one left. To be called before the first look."""
+        """Clears what an earlier guard left behind. Must be called before the first look."""
         for name in ("@segue_hold", "@segue_held", "@segue_late"):
             self.tmux.run("set-option", "-p", "-q", "-u", "-t", self.pane, name)
 
-    def begin(self, moment: PaneMoment) -> None:
+    def begin(self, status: PaneStatus) -> None:
         """Actions from now on are carried out only while the state is unchanged."""
-        self._began = moment
+        self._began = status
 
-    def is_intact(self, moment: PaneMoment) -> bool:
-        """Whether no key was delivered since the beginning."""
+    def is_intact(self, status: PaneStatus) -> bool:
+        """Whether no key was delivered since `begin`."""
         began = self._began
-        return began is not None and moment.line in (began.line, _as_held(began).line)
+        return began is not None and status.line in (began.line, _as_held(began).line)
 
     def act(self, *commands: str, cursor: tuple[int, int] | None = None) -> bool:
         """Carries out tmux commands, all at once, if nothing has changed since the beginning and
@@ -197,13 +197,13 @@ class PaneGuard:
         )
 
 
-def note(digest: str, moment: PaneMoment) -> str:
+def note(digest: str, status: PaneStatus) -> str:
     """The value of a pane's option while a text of segue's is in its input line: which text, and
     when the user had last pressed a key."""
-    return f"{digest}/{moment.keys.replace(';', '.')}"
+    return f"{digest}/{status.keys.replace(';', '.')}"
 
 
-def _as_held(moment: PaneMoment) -> PaneMoment:
-    return PaneMoment(
-        moment.flags, moment.attached, "held", moment.late, moment.command, moment.ours
+def _as_held(status: PaneStatus) -> PaneStatus:
+    return PaneStatus(
+        status.flags, status.attached, "held", status.late, status.command, status.ours
     )

@@ -47,8 +47,8 @@ def main(pipe: str) -> None:
 
 
 def _become(order: dict[str, Any]) -> None:
-    """Starts it in its own foreground group: Ctrl+C in a terminal that is not raw is for it
-    alone."""
+    """Starts the agent in a foreground group of its own, so that Ctrl+C reaches only the agent in a
+    terminal that is not raw."""
     argv = order["argv"]
     try:
         os.setpgid(0, 0)
@@ -69,8 +69,8 @@ def _become(order: dict[str, Any]) -> None:
 
 
 def _end_of(agent: int) -> int:
-    """Its exit code, as a shell reports it. If it stops itself, it is continued, because nobody
-    else could do it."""
+    """Waits for the agent; returns its exit code as a shell reports it. An agent that stops itself
+    is continued, because nobody else could do that."""
     while True:
         _, status = os.waitpid(agent, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
@@ -81,8 +81,8 @@ def _end_of(agent: int) -> int:
 
 
 def _say(code: int) -> None:
-    """Makes all terminals leave, with the exit code, and waits until the last screen was taken
-    over."""
+    """Makes all terminals leave with the exit code, and waits until one of them has taken over the
+    last screen."""
     pane = os.environ["TMUX_PANE"]
     session = _tmux("display-message", "-p", "-t", pane, "#{session_id}")
     _tmux("set-option", "-u", "-t", session, "@segue_agent")  # nobody can return to it

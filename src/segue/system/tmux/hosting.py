@@ -98,7 +98,7 @@ def is_host(arguments: Sequence[str]) -> bool:
 
 
 def check_tmux(env: Mapping[str, str]) -> None:
-    """Raises InputError with one line if no suitable tmux is installed."""
+    """Raises InputError unless a suitable tmux is installed."""
     path = env.get("PATH")
     program = shutil.which("tmux", path=path)
     packager = next((name for name in _PACKAGERS if shutil.which(name, path=path)), "")
@@ -191,7 +191,7 @@ def _new_session(agent: str, pipe: Path, size: tuple[int, int]) -> tuple[str, st
 
 
 def _tell(pipe: Path, data: bytes) -> None:
-    """Sends the process in the pane the command to start. Raises OSError or StateError."""
+    """Sends the command to the process in the pane. Raises OSError or StateError."""
     until = time.monotonic() + host.WAIT_S
     while True:
         try:

@@ -52,12 +52,12 @@ def is_known(term: str) -> bool:
 
 
 def inner_term() -> str:
-    """What agents are told about their terminal."""
+    """The value of TERM that agents get."""
     return "tmux-256color" if is_known("tmux-256color") else "screen-256color"
 
 
 def commands() -> list[tuple[str, ...]]:
-    """The options that make it unnoticeable. An older tmux may not know some of them."""
+    """The tmux commands that set these options. An older tmux may not know some of them."""
     options = {
         "-s": {
             "default-terminal": inner_term(),

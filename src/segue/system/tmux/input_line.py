@@ -12,7 +12,7 @@ from segue.core.terminals.draft import is_all, rows, shows, without
 from segue.core.terminals.screen import Screen, same
 from segue.system.process.procfs import System
 from segue.system.tmux import panes as seats
-from segue.system.tmux.guard import PaneGuard, PaneMoment, note
+from segue.system.tmux.guard import PaneGuard, PaneStatus, note
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.tmux import Pane, Tmux, TmuxError, key
 
@@ -34,15 +34,15 @@ class Times(NamedTuple):
 
 
 class InputView(NamedTuple):
-    """A look at it."""
+    """One look at the input line."""
 
     screen: Screen
-    moment: PaneMoment
+    status: PaneStatus
 
 
 class InputLine:
-    """The input line of a pane. Methods may raise a TmuxError. Until `sit_down` it is only
-    observed, which is allowed while another call types."""
+    """The input line of a pane. Methods may raise a TmuxError. Before `sit_down` is called, it is
+    only observed, which is allowed while another call types."""
 
     def __init__(
         self, seat: AgentPane, terminal: Terminal, tmux: Tmux, pane: Pane, on: System, times: Times
@@ -55,13 +55,13 @@ class InputLine:
         self._buffer = f"segue-draft-{pane.id[1:]}-{seat.pid}-{seat.start_ticks}"
 
     def sit_down(self) -> None:
-        """To be called before any change: clears what a killed call left."""
+        """Prepares the line for changes, by clearing what a call that was killed left there."""
         self.guard.reset()
 
     def look(self) -> InputView:
-        """What it shows now."""
-        shown, moment = self.guard.look()
-        return InputView(self.terminal.read(shown), moment)
+        """What the input line shows now."""
+        shown, status = self.guard.look()
+        return InputView(self.terminal.read(shown), status)
 
     def wait(self, met: Callable[[InputView], bool], max_s: float) -> InputView:
         """Looks until a condition holds, or for this long; returns the last look."""
@@ -76,17 +76,17 @@ class InputLine:
         """Why segue must no longer type to the agent."""
         return seats.why_left(self.seat, self.tmux.pane(self.seat.pane), self._on)
 
-    def is_quiet(self, moment: PaneMoment) -> bool:
+    def is_quiet(self, status: PaneStatus) -> bool:
         """Whether the user has pressed no key for a while, and none is pending."""
-        if moment.late or moment.keys == "held":
+        if status.late or status.keys == "held":
             return False
-        return moment.quiet_s(self._times.wall()) >= self._times.quiet_s
+        return status.quiet_s(self._times.wall()) >= self._times.quiet_s
 
-    # Ours
+    # segue's text
 
     def stands(self, view: InputView, text: str) -> bool:
-        """Whether our text, and nothing else, is there from a call that was killed."""
-        was_put = view.moment.ours == note(_digest(text), view.moment)
+        """Whether the line contains only our text, left there by a call that was killed."""
+        was_put = view.status.ours == note(_digest(text), view.status)
         return is_all(view.screen, text) or (was_put and shows(view.screen, text))
 
     def put(self, text: str, *first: str, cursor: tuple[int, int] | None = None) -> bool:
@@ -106,18 +106,18 @@ class InputLine:
         enter = self.guard.press((key(self.terminal.submit),))
         return self.guard.act(enter, self.guard.mark(""), cursor=cursor)
 
-    # The user's
+    # The user's draft
 
     def stored_draft(self) -> str:
-        """A draft that was removed and not restored."""
+        """A draft of the user's that was removed and not restored yet."""
         try:
             return self.tmux.run("show-buffer", "-b", self._buffer)
         except TmuxError:
             return ""
 
     def kept_with(self, draft: str) -> str:
-        """That draft, and what is there now. A call that was killed may have stored a draft that it
-        never removed."""
+        """That draft, and what the line contains now. A call that was killed may have stored a
+        draft without removing it."""
         earlier = self.stored_draft()
         return earlier if same(earlier, draft) else earlier + draft
 
@@ -135,7 +135,7 @@ class InputLine:
         seen_at = None
         while True:
             view = self.look()
-            is_intact = self.guard.is_intact(view.moment)
+            is_intact = self.guard.is_intact(view.status)
             if not is_intact:
                 seen_at = seen_at or self._times.clock()
                 is_shown = self._times.clock() >= seen_at + _ECHO_S
@@ -151,13 +151,13 @@ class InputLine:
             self._times.sleep(LOOK_S)
 
     def _renew(self) -> InputView | None:
-        """Starts over, in a pause of the user's."""
+        """Starts over, once the user pauses."""
         self.guard.release()
         self.guard.reset()
         view = self.look()
-        if not self.is_quiet(view.moment) or view.moment.flags != "0000" or self.why_left():
+        if not self.is_quiet(view.status) or view.status.flags != "0000" or self.why_left():
             return None
-        self.guard.begin(view.moment)
+        self.guard.begin(view.status)
         hold = self.guard.holding()
         return view if hold is not None and self.guard.act(*hold) else None
 
@@ -187,7 +187,7 @@ class InputLine:
             view = self.wait(lambda v: not v.screen.draft, _ERASED_S)
             draft = view.screen.draft
             if not draft:
-                return self.guard.is_intact(view.moment)
+                return self.guard.is_intact(view.status)
         return False
 
 

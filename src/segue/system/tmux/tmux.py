@@ -84,7 +84,7 @@ class Tmux:
             raise TmuxError(f"tmux: {errors[0] if errors else commands[0][0] + ' failed'}")
         return done.stdout.decode("utf-8", "replace")
 
-    # What is there
+    # Queries
 
     def panes(self) -> list[Pane]:
         """All panes of all sessions, each once."""
@@ -141,7 +141,7 @@ class Tmux:
         ]
         return time.time() - max(latest) if latest else math.inf
 
-    # What is done
+    # Actions
 
     def show_message(self, pane: str, text: str, *, shown_s: float) -> None:
         """Shows a line, for this long or until a key is pressed, to every client that shows the
@@ -161,7 +161,7 @@ class Tmux:
         self.run("set-option", "-p", "-t", checked(pane), name, one_line(value))
 
     def unset_pane_option(self, pane: str, name: str) -> None:
-        """Unsets it."""
+        """Removes an option of that pane."""
         self.run("set-option", "-p", "-u", "-t", checked(pane), name)
 
     def load(self, name: str, text: str) -> None:

@@ -19,7 +19,7 @@ from segue.core.terminals.draft import shows, typeable
 from segue.core.terminals.screen import Screen, State
 from segue.system.process.procfs import System, system
 from segue.system.tmux import panes as seats
-from segue.system.tmux.guard import PaneGuard, PaneMoment
+from segue.system.tmux.guard import PaneGuard, PaneStatus
 from segue.system.tmux.input_line import LOOK_S, InputLine, InputView, Times
 from segue.system.tmux.panes import AgentPane
 from segue.system.tmux.tmux import Tmux, TmuxError, key
@@ -138,9 +138,9 @@ class Typist:
                 view = input_line.look()
                 if view.screen.state not in states:
                     return _by_state(view.screen.state)
-                if refused := self._present(input_line, view.moment):
+                if refused := self._present(input_line, view.status):
                     return refused
-                input_line.guard.begin(view.moment)
+                input_line.guard.begin(view.status)
                 if not input_line.guard.act(input_line.guard.press((key(name),))):
                     return _CHANGED
         except TmuxError as error:
@@ -164,26 +164,26 @@ class Typist:
                 return TypingRefused("copy_mode")
             guard = PaneGuard(tmux, pane)
             guard.reset()
-            shown, moment = guard.look()
-            if not seats.shell_in(pane) or moment.flags != "0000":
+            shown, status = guard.look()
+            if not seats.shell_in(pane) or status.flags != "0000":
                 return TypingRefused("not_in_front")
             if "".join(shown.lines[shown.cursor[1] :][:1]).rstrip() != line.rstrip():
                 return TypingRefused("draft")
-            if moment.quiet_s(self._times.wall()) < self._times.quiet_s:
+            if status.quiet_s(self._times.wall()) < self._times.quiet_s:
                 return TypingRefused("user_active")
-            guard.begin(moment)
+            guard.begin(status)
             name = f"segue-{secrets.token_hex(8)}"
             tmux.load(name, " ".join(words))
             # A shell needs no pause before Enter, so no key can come in between.
             put = guard.put(name, bracketed=False)
-            if guard.act(put, guard.press(("Enter",)), cursor=moment.cursor):
+            if guard.act(put, guard.press(("Enter",)), cursor=status.cursor):
                 return None
             tmux.run("delete-buffer", "-b", name)
             return _CHANGED
         except TmuxError as error:
             return TypingRefused("gone", str(error))
 
-    # Whether it may be
+    # Checks
 
     def _approach(self, seat: AgentPane, terminal: Terminal) -> InputLine | TypingRefused:
         tmux = self._tmux_for(seat.socket)
@@ -194,15 +194,15 @@ class Typist:
             return TypingRefused("copy_mode")
         return InputLine(seat, terminal, tmux, pane, self._on, self._times)
 
-    def _present(self, input_line: InputLine, moment: PaneMoment) -> TypingRefused | None:
+    def _present(self, input_line: InputLine, status: PaneStatus) -> TypingRefused | None:
         """Refused if the agent is gone, or the user is active."""
         if why := input_line.why_left():
             return TypingRefused(why)
-        if moment.flags[1:2] == "1":
+        if status.flags[1:2] == "1":
             return TypingRefused("copy_mode")
-        if moment.flags != "0000":
+        if status.flags != "0000":
             return TypingRefused("unknown", "its panes are synchronized, or its input is off")
-        return None if input_line.is_quiet(moment) else TypingRefused("user_active")
+        return None if input_line.is_quiet(status) else TypingRefused("user_active")
 
     # Typing
 
@@ -218,7 +218,7 @@ class Typist:
         screen = view.screen
         if screen.state != "idle":
             return _by_state(screen.state)
-        if refused := self._present(input_line, view.moment):
+        if refused := self._present(input_line, view.status):
             return refused
         stands = input_line.stands(view, text)
         if screen.draft and not stands:
@@ -227,7 +227,7 @@ class Typist:
             draft = input_line.kept_with(screen.draft)
         else:
             draft = input_line.stored_draft()
-        input_line.guard.begin(view.moment)
+        input_line.guard.begin(view.status)
         if refused := self._place(input_line, view, text, stands=stands, draft=draft):
             return refused
         refused = self._submit(input_line, text, landed, tries)
@@ -238,8 +238,9 @@ class Typist:
     def _place(
         self, input_line: InputLine, view: InputView, text: str, *, stands: bool, draft: str
     ) -> TypingRefused | None:
-        """Holds back the user's keys, and puts our text alone into the input line."""
-        cursor = view.moment.cursor
+        """Holds back the user's keys, and makes the input line contain segue's text and nothing
+        else."""
+        cursor = view.status.cursor
         hold = input_line.guard.holding()
         if hold is None:
             return TypingRefused("user_active", "a tmux key sequence is in progress")
@@ -264,10 +265,10 @@ class Typist:
         self._times.sleep(max(0.0, settled - self._times.clock()))
         pressed = 0
         for _ in range(tries + _CHANGES):
-            screen, moment = input_line.look()
+            screen, status = input_line.look()
             if pressed and (landed() or not shows(screen, text)):
                 return None
-            if not input_line.guard.is_intact(moment):
+            if not input_line.guard.is_intact(status):
                 return TypingRefused("draft", "the user typed")
             if screen.state != "idle":
                 return _by_state(screen.state)
@@ -277,7 +278,7 @@ class Typist:
                 return TypingRefused(why)
             if pressed == tries:
                 break
-            if input_line.submit(moment.cursor):
+            if input_line.submit(status.cursor):
                 pressed += 1
                 input_line.wait(lambda view: landed() or not shows(view.screen, text), _LEAVE_S)
         return TypingRefused("swallowed", "the text stays in the input line")

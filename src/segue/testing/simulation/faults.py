@@ -29,7 +29,7 @@ class Fault(StrEnum):
     LIMIT = "the account's limit is used up"
     HANG = "the agent hangs"
     CRASH = "the agent crashes"
-    NOT_LOADED = "the session does not load"
+    NOT_LOADED = "the session cannot be loaded"
     DISOBEYS = "the agent works on although it is asked for a checkpoint"
     MUTE = "the agent does not answer the request"
     SPIKE = "a tool prints very much"

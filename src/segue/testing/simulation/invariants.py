@@ -86,7 +86,7 @@ class RunWatch:
         self.driven_since = 0.0
         self.ended_by_user = False
         self.user_resumed = False
-        self.told: set[str] = set()
+        self.replaced: set[str] = set()
         self.idle = 0
         self.overloads = 0
         self.checks = 0
@@ -107,8 +107,12 @@ class RunWatch:
 
     def drives(self, pid: int) -> None:
         """This process drives the run from now on."""
-        others = self.drivers - {pid}
-        must(not others, "one writer a run", f"process {pid} drives it, and so do {sorted(others)}")
+        other_drivers = self.drivers - {pid}
+        must(
+            not other_drivers,
+            "one writer a run",
+            f"process {pid} drives it, and so do {sorted(other_drivers)}",
+        )
         self.drivers.add(pid)
         self.current = pid
         self.driven_since = self.world.machine.clock.awake()
@@ -194,7 +198,7 @@ class RunWatch:
         what = f"leg {start.leg} is started by {entry.kind} after the user ended the run"
         must(not self.ended_by_user or isinstance(fact, Resumed), "the user's end stays", what)
         what = f"session {start.session_id} has handed over, and is resumed"
-        must(start.session_id not in self.told or not start.session_id, "told is told", what)
+        must(start.session_id not in self.replaced or not start.session_id, "told is told", what)
         cap = after.policy.max_tokens
         what = f"leg {start.leg} is started with {before.tokens} tokens spent of {cap}"
         spent = after.tokens
@@ -249,7 +253,7 @@ class RunWatch:
         if _is_old(before, fact):
             return
         if isinstance(fact, CheckpointReceived) and before.state is RunState.CHECKPOINTING:
-            self.told.add(before.session_id)
+            self.replaced.add(before.session_id)
         if isinstance(fact, Checked):
             self.checks += 1
             most = policy.max_checks + 1
@@ -457,7 +461,7 @@ class RunWatch:
         talks = session.talks.values()
         for talk in talks:
             used = percent(talk.used_tokens, talk.window_tokens)
-            if talk.id in self.told:
+            if talk.id in self.replaced:
                 figures.unused_percent[max(0, 100 - used)] += 1
 
     def replays(self, run_id: str) -> None:

@@ -22,7 +22,8 @@ NOTE = "adaptive"
 
 
 class AdaptiveMarks:
-    """The caller holds the daemon's lock, or is the thread that touches terminals."""
+    """The look-ahead of each agent. The caller holds the daemon's lock, or is the thread that
+    touches terminals."""
 
     def __init__(self, state: DaemonState) -> None:
         self.state = state

@@ -118,13 +118,13 @@ class HandoffObserver:
         return (tracked.terminal if tracked else None) or terminals.find(cycle.agent)
 
     def look(self, cycle: TerminalHandoff) -> Screen | TypingRefused:
-        """What its terminal shows."""
+        """What the session's terminal shows."""
         seat, terminal = self.place(cycle).seat, self.terminal(cycle)
         if seat is None or terminal is None:
             return TypingRefused("gone", "it is not in a terminal")
         return self.state.typist.look(seat, terminal)
 
-    # Everything that is so now
+    # The current facts
 
     def facts(self, cycle: TerminalHandoff) -> list[AnyFact]:
         """The new facts about a handoff, in order."""
@@ -221,7 +221,7 @@ class HandoffObserver:
     # The records
 
     def latest(self, cycle: TerminalHandoff) -> evidence.LatestTurn:
-        """The state of the last turn of the session that is handed over."""
+        """How far the last turn of the session that is handed over has come, by its records."""
         return self.state.records.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
 
     def _of_turn(self, cycle: TerminalHandoff, latest: evidence.LatestTurn) -> list[AnyFact]:
@@ -380,7 +380,7 @@ class HandoffObserver:
         return cycle.id in self._drafts and self.is_draft_old(cycle)
 
     def forget_draft(self, cycle: TerminalHandoff) -> None:
-        """The obstacle is gone."""
+        """Nothing is in the way any more."""
         self._drafts.pop(cycle.id, None)
 
     def policy(self, cycle: TerminalHandoff) -> Policy:
@@ -407,7 +407,7 @@ def is_rule_made(text: str) -> bool:
 
 
 def _is_users(cycle: TerminalHandoff) -> bool:
-    """Whether a displayed prompt belongs to the user, with nothing from segue due there."""
+    """Whether the user opened the prompt that is displayed, and segue has nothing to do there."""
     return cycle.step is HandoffStep.WAITING and not cycle.owes and not cycle.by_user
 
 

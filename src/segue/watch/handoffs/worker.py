@@ -100,7 +100,7 @@ class HandoffWorker:
                 each.close()
 
     def do(self, job: Callable[[], None]) -> None:
-        """Does something that needs a terminal, in its turn."""
+        """Queues work that needs a terminal."""
         self._jobs.put(job)
         self._ring()
 
@@ -170,7 +170,7 @@ class HandoffWorker:
                 self._events.watch(path)
 
     def measured(self, session: Session) -> None:
-        """Its size has been measured again."""
+        """The size of the session was measured again."""
         cycle = self.of(session)
         if cycle is not None and cycle.step is HandoffStep.WAITING:
             self._ring()
@@ -423,7 +423,7 @@ class HandoffWorker:
         self.state.notices.tell("handoff", f"{cycle.id}:end", what, cycle.why)
         self.on_end(cycle)
 
-    # Kept
+    # Stored
 
     def restore(self) -> None:
         """Continues what a previous daemon left."""
@@ -464,11 +464,11 @@ class HandoffWorker:
         self.tell(cycle.id, RetryRequested())
 
     def cancel(self, cycle: TerminalHandoff) -> None:
-        """Ends it; text that is already typed stays."""
+        """Ends a handoff. Text that was already typed stays."""
         self.tell(cycle.id, Cancel())
 
     def drop(self, cycle: TerminalHandoff, why: str) -> None:
-        """Ends a resting handoff at once. Only for the worker's thread."""
+        """Ends a handoff that waits for the user, at once. Only for the worker's thread."""
         self._tell(cycle.id, Cancel(why))
 
     def asked_by_hook(self, cycle: TerminalHandoff) -> None:

@@ -124,7 +124,7 @@ def _at_prompt(stop: StopSeen | None, after: After) -> Stop:
 
 
 def _cut(after: After) -> Stop:
-    """It ended in the middle of a turn, and no signal explains why."""
+    """The process ended in the middle of a turn, and no signal explains why."""
     if after.terminal == "gone":
         return _user(0.4, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
     if after.exit_code == 0 and after.terminal != "none":
@@ -138,7 +138,7 @@ def _cut(after: After) -> Stop:
             remediation=remedy(StopReason.UNKNOWN),
         )
     if after.exit_code is not None:
-        return _crash(0.8, "exit", f"exit code {after.exit_code} in a turn", after, "unknown")
+        return _crash(0.8, "exit", f"exit code {after.exit_code} mid-turn", after, "unknown")
     if after.terminal == "own":
         return _user(0.35, UserExitType.TERMINAL_CLOSED, "terminal", "terminal closed", after)
     return _crash(0.7, "turn", "it ended in the middle of a turn", after, "unknown")

@@ -12,7 +12,7 @@ _STATE, _START_TICKS, _EXIT_CODE = 0, 19, 49  # fields of /proc/PID/stat after t
 
 
 def is_reaped(handle: int | None) -> bool:
-    """Whether its parent knows how it ended, or nobody can tell."""
+    """Whether the parent has collected the exit code, or nobody can tell."""
     if handle is None:
         return True
     try:

@@ -114,7 +114,7 @@ class Observer:
             return None
         changed = [name for name, at in dict(known.changed).items() if at > after]
         sessions = [found for name in changed if (found := known.sessions.get(name)) is not None]
-        return now, sessions, [name for name, at in dict(known.gone).items() if at > after]
+        return now, sessions, [name for name, at in dict(known.removed).items() if at > after]
 
     @property
     def revision(self) -> int:
@@ -277,7 +277,7 @@ class Observer:
             self._say(note)
         viewer.notes.clear()
         self._press(path, sightings)
-        self._pace.looked(path, began, self._steady() - began)
+        self._pace.note_look(path, began, self._steady() - began)
         return sightings
 
     def _press(self, path: str, sightings: Sequence[Sighting]) -> None:

@@ -93,9 +93,9 @@ class ProcessTracker:
         if self._is_own and self.on.facts(os.getpid()) is None:
             # nothing can be read now, which does not mean that a process has ended
             return Changes([], [], [])
-        telling = [home for home in homes if _files_of(home)]
-        others = [home for home in homes if not _files_of(home)]
-        tells = {home.agent for home in telling}
+        telling_homes = [home for home in homes if _files_of(home)]
+        silent_homes = [home for home in homes if not _files_of(home)]
+        tells = {home.agent for home in telling_homes}
         ended = [p for pid, p in self.known.items() if self._has_ended(pid, p, names)]
         for process in ended:
             self._end(process.pid, now)
@@ -107,8 +107,14 @@ class ProcessTracker:
             or self.known[pid].agent not in tells
             or pid % REREAD_SHARE == self._turn
         }
-        met = {p.pid: p for p in living(others, _Some(self.on, names))} if others else {}
-        met |= {p.pid: p for p in living(telling, _Some(self.on, asked))} if telling else {}
+        met = (
+            {p.pid: p for p in living(silent_homes, _Some(self.on, names))} if silent_homes else {}
+        )
+        met |= (
+            {p.pid: p for p in living(telling_homes, _Some(self.on, asked))}
+            if telling_homes
+            else {}
+        )
         found = [*met.values()]
         # A process that stopped reporting what it works on is still working: it is just writing
         # that file, or has removed it because it is about to end.
@@ -117,18 +123,19 @@ class ProcessTracker:
         idle = [p for p in silent if now >= self._silent_since[p.pid] + IDLE_S]
         for process in idle:
             self._forget(process.pid)
-        gone: list[Process] = []
-        changed = [p for process in found for p in self._take(process, now, gone)]
-        return Changes(changed, [*ended, *gone], idle)
+        ended_now: list[Process] = []
+        changed = [p for process in found for p in self._take(process, now, ended_now)]
+        return Changes(changed, [*ended, *ended_now], idle)
 
     def reread(self, homes: Sequence[Home], pids: Collection[int], now: float) -> Changes:
-        """Looks only at these, because the files that they keep about themselves have changed."""
+        """Looks only at these processes, because the files that they keep about themselves have
+        changed."""
         telling = [home for home in homes if _files_of(home)]
         names = {pid: self._name(pid) for pid in pids}
         found = living(telling, _Some(self.on, {p: n for p, n in names.items() if n is not None}))
-        gone: list[Process] = []
-        changed = [p for process in found for p in self._take(process, now, gone)]
-        return Changes(changed, gone, [])
+        ended_now: list[Process] = []
+        changed = [p for process in found for p in self._take(process, now, ended_now)]
+        return Changes(changed, ended_now, [])
 
     def _name(self, pid: int) -> str | None:
         """None if there is no such process. Only whether it has an agent's name matters."""
@@ -138,11 +145,11 @@ class ProcessTracker:
         signs = signs_of(known.agent) if known else None
         return signs.names[0] if signs else ""
 
-    def _take(self, process: Process, now: float, gone: list[Process]) -> Iterable[Process]:
+    def _take(self, process: Process, now: float, ended_now: list[Process]) -> Iterable[Process]:
         before = self.known.get(process.pid)
         if before is not None and not _is_same(before, process):
             self._end(before.pid, now)
-            gone.append(before)
+            ended_now.append(before)
             before = None
         if before == process:
             return
@@ -161,11 +168,12 @@ class ProcessTracker:
     # Ends
 
     def ended(self, pid: int, now: float) -> Process | None:
-        """A handle reported an exit; returns whose it was."""
+        """A handle reported an exit: returns the process, or None if it is not tracked."""
         return self._end(pid, now)
 
     def after(self, process: Process) -> After:
-        """What is known about it now. A closing terminal disappears a moment after its agent."""
+        """What is known about how the process ended. A closing terminal disappears a moment after
+        its agent."""
         remains = self._remains.get((process.pid, process.start_ticks))
         if remains is None:
             return After()

@@ -47,7 +47,7 @@ class SessionTable:
         self.revision = self.first_revision = int(clock() * 1_000)
         """Grows with every change, also across restarts; changes since the first one are known."""
         self.changed: dict[Name, int] = {}  # with which revision
-        self.gone: dict[Name, int] = {}
+        self.removed: dict[Name, int] = {}
 
     def at(self, path: str) -> Sight | None:
         """The last look at a file."""
@@ -56,11 +56,11 @@ class SessionTable:
         return sight if sight is not None and sight.session.path == path else None
 
     def in_database(self, path: str) -> list[Sight]:
-        """The last looks at the sessions in it."""
+        """The last looks at the sessions of a database."""
         return [s for s in self.sights.values() if s.session.path == path]
 
     def saw(self, sight: Sight, *, is_file: bool = True) -> list[Sighting]:
-        """Takes in a look."""
+        """Takes in a look, and returns the sessions that it has changed."""
         session = sight.session
         name = (session.agent, session.look.session_id)
         before = self.sights.get(name)
@@ -116,7 +116,7 @@ class SessionTable:
             if was is not None or session != before:
                 self.revision += 1
                 self.changed[name] = self.revision
-                self.gone.pop(name, None)
+                self.removed.pop(name, None)
                 sessions.append(Sighting(session, before, was))
         return sessions
 
@@ -136,7 +136,7 @@ class SessionTable:
         return self.view([n for n, s in self.sights.items() if s.session.look.model in models])
 
     def behind(self, process: Process) -> set[Name]:
-        """The sessions that this process was last seen to have open."""
+        """The sessions that this process had open when it was last seen."""
         return {
             name
             for name, session in self.sessions.items()
@@ -178,7 +178,8 @@ class SessionTable:
                     self.matching.add_child(file)
 
     def child_came(self, path: str) -> Name | None:
-        """A file was found; returns the session that has one more sub-agent because of it."""
+        """A sub-agent's file was found: returns the session that has one more sub-agent because of
+        it."""
         home = self.places.home_of(path)
         file = self.places.stat_file(home, path) if home is not None else None
         if file is None:
@@ -198,7 +199,8 @@ class SessionTable:
         return self._counted(file.agent, parent, 1)
 
     def child_went(self, path: str) -> Name | None:
-        """A file is gone; returns the session that has one sub-agent fewer because of it."""
+        """A sub-agent's file is gone: returns the session that has one sub-agent fewer because of
+        it."""
         home = self.places.home_of(path)
         if home is None:
             return None
@@ -241,9 +243,9 @@ class SessionTable:
         self._limits.pop(name, None)
         self.revision += 1
         self.changed.pop(name, None)
-        self.gone[name] = self.revision
-        if len(self.gone) > _MAX_GONE:
-            self.gone, self.first_revision = {}, self.revision
+        self.removed[name] = self.revision
+        if len(self.removed) > _MAX_GONE:
+            self.removed, self.first_revision = {}, self.revision
         if self._names.get(sight.session.path) == name:
             del self._names[sight.session.path]
 

@@ -122,7 +122,7 @@ class Viewer(Survey):
         """The session that this file's session is a sub-agent of; "" if it is not a sub-agent,
         "?" if that is unknown so far."""
         ((resolved,), stated) = parents.resolve([file], self.homes, None)
-        return resolved.parent_id if stated or file.size >= WHOLE_BYTES else parents.UNTOLD
+        return resolved.parent_id if stated or file.size >= WHOLE_BYTES else parents.UNKNOWN_PARENT
 
     def with_parents(self, found: Sequence[FileOnDisk]) -> list[FileOnDisk]:
         """All files with their parents; new findings are saved."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 class Wakeup:
-    """Any thread may ring, and signals too; after it was closed, nothing happens."""
+    """Any thread may ring it, and so may signal handlers. After `close`, ringing has no effect."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -15,7 +15,7 @@ class Wakeup:
         self._lock = threading.RLock()  # a signal may arrive while its own thread rings
 
     def fileno(self) -> int:
-        """For a selector: ready once it rang."""
+        """For a selector: readable once it was rung."""
         return self._reader
 
     def ring(self) -> None:
@@ -24,7 +24,7 @@ class Wakeup:
             os.write(self._writer, b"!")
 
     def hush(self) -> None:
-        """Resets it after a ring."""
+        """Resets it, so that it can be rung again."""
         with suppress(OSError):
             os.read(self._reader, 4096)
 

@@ -54,8 +54,8 @@ class AccountGate:
         self._met_at = float("-inf")
 
     def ask(self, tracked: TrackedSession, *, takes_turn: bool) -> Answer:
-        """Whether it may send a request now. `takes_turn`: it will do so; otherwise the sender,
-        such as a run, asks again."""
+        """Whether the session may send a request now. `takes_turn`: it does so at once; otherwise
+        the sender, such as a run, asks again."""
         account, now = self.account(tracked), self.state.clock.now()
         if account is None:
             return Answer()
@@ -64,7 +64,7 @@ class AccountGate:
         return accounts.ask(self.accounts.find(account), tracked.session.session_id, now)[1]
 
     def yield_first(self, tracked: TrackedSession) -> None:
-        """It is not resumed after all: another may go first."""
+        """The session is not resumed after all, so another may go first."""
         if (account := self.account(tracked)) is not None:
             self.accounts.yield_first(account, tracked.session.session_id)
 

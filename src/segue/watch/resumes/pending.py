@@ -1,4 +1,4 @@
-"""A stop that still needs a decision or an action, as stored in the log."""
+"""Stops that still need a decision or an action, and how they are stored in the log."""
 
 import os
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _OVER = frozenset({"leave", "over", "resumed", "relayed", "cancelled", "rest"})
 
 @dataclass(kw_only=True)
 class Pending:
-    """Everything is in the log, except for what is in progress right now."""
+    """One such stop. The log has everything about it, except for what is in progress right now."""
 
     id: str  # "w-…", with a to z, digits and dashes
     ending: decisions.StoppedSession
@@ -51,7 +51,7 @@ class Pending:
         return self.resumes, self.last_resume_at
 
     def noted(self) -> dict[str, Any]:
-        """What the next daemon needs to continue."""
+        """The data of its notes: everything that the next daemon needs to continue."""
         tracked = self.tracked
         return {
             "id": self.id,
@@ -74,7 +74,7 @@ class Pending:
 
 
 class PaneBefore(Struct, frozen=True, kw_only=True):
-    """Where and how its agent ran."""
+    """Where and how the session's agent ran."""
 
     path: str = ""
     seat: AgentPane | None = None
@@ -85,7 +85,7 @@ class PaneBefore(Struct, frozen=True, kw_only=True):
 
 
 def from_notes(log: Log, now: float, since: float) -> list[Pending]:
-    """The unfinished ones, by the last note on each."""
+    """The stops that a previous daemon left unfinished, by the last note on each."""
     latest: dict[str, Note] = {}
     seq = 0
     while notes := log.since(seq, ("wake",)):
@@ -193,9 +193,10 @@ def resumed(
     words: str = "",
     records: SessionRecords | None = None,
 ) -> tuple[int, float | None, float | None]:
-    """How often a session was resumed since the user's last message, when first of these times, and
-    when last. From its notes; with `session`, its own `records` also show the user's messages:
-    prompts without the `words` that all of segue's contain."""
+    """How often a session was resumed since the user's last message, when it was resumed first
+    since then, and when it was last resumed at all. Its notes are enough to count. With `session`,
+    its own `records` count too: they show messages of the user that no hook reported, which are the
+    prompts without `words`, the words that all of segue's prompts contain."""
     times: list[float] = []
     last_at: float | None = None
     for note in notes:
@@ -214,7 +215,8 @@ def resumed(
 
 
 def own_words(messages: Messages) -> str:
-    """How all resume prompts begin; "" if the user's own template begins with a placeholder."""
+    """The words with which all resume prompts begin; "" if the user's own template begins with a
+    placeholder."""
     some = [
         messages.resume(reason=reason, leg=leg, call_in_doubt=None)
         for reason, leg in ((StopReason.CRASH, 1), (StopReason.RATE_LIMIT, 9))
@@ -280,12 +282,12 @@ def due_of(verdict: decisions.Verdict) -> float | None:
 
 
 def tag_of(verdict: decisions.Verdict) -> str:
-    """Its name in the log and for users."""
+    """What a decision is called, in the log and for users."""
     return str(verdict.__struct_config__.tag)
 
 
 def data_of(verdict: decisions.Verdict) -> dict[str, Any]:
-    """Its other data."""
+    """The fields of a decision, without its tag."""
     found: dict[str, Any] = msgspec.to_builtins(verdict)
     found.pop("type", None)
     return found

@@ -50,8 +50,7 @@ class Places:
         return system().facts(pid) is not None
 
     def in_pane(self, tracked: TrackedSession, id: str) -> str:
-        """Types one line of segue's own into the shell in which the agent was; returns why not, or
-        ""."""
+        """Types one line of segue's own into the shell in which the agent ran."""
         seat = tracked.seat
         if seat is None:
             return "its pane is unknown"
@@ -69,7 +68,8 @@ class Places:
         return _NO_COMMAND.get(refused.why, refused.detail or refused.why)
 
     def in_window(self, tracked: TrackedSession, id: str, agent: str = "") -> str:
-        """Starts it in the tmux where it ran. `agent` is the one to start, if not its own."""
+        """Starts an agent in the tmux server where the session ran: its own agent, or the one
+        named."""
         agent = agent or tracked.session.agent
         if tracked.socket == state.open_socket_path():
             # Nobody would see a window there; a separate session can be reattached.
@@ -129,7 +129,7 @@ class Places:
 _NO_COMMAND = {
     "gone": "its pane is gone",
     "not_in_front": "no shell waits in its pane",
-    "draft": "something was typed in its shell since",
+    "draft": "something has been typed in its shell since then",
     "user_active": "somebody is typing there",
 }
 

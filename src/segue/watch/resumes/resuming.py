@@ -43,8 +43,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class NotDone(NamedTuple):
-    """Why it failed. `retry`: only temporarily. `is_begun`: an agent was started and is still
-    running, but does not do what it was told."""
+    """Why a resume failed. `retry`: only for the moment. `has_started`: an agent was started and
+    still runs, but did not do what it was told."""
 
     why: str
     retry: bool = False
@@ -74,7 +74,7 @@ class Resumer:
         self.handoffs.do(lambda: self.carry_out(pending, verdict))
 
     def carry_out(self, pending: Pending, verdict: wake.Resume | wake.Relay) -> None:
-        """Does it now. For the thread that touches terminals."""
+        """Carries out a resume now. Only for the thread that touches terminals."""
         try:
             failed = self._carry(pending, verdict)
         except _Stopping:
@@ -212,7 +212,7 @@ class Resumer:
     def _continue(self, pending: Pending) -> NotDone | None:
         tracked = self._tracked(pending)
         if tracked.seat is None or tracked.terminal is None:
-            return NotDone("it is in no terminal that segue can type into")
+            return NotDone("it is not in a terminal that segue can type into")
         pane = self.state.look(tracked)
         if not isinstance(pane, TypingRefused) and pane.is_harmless and tracked.terminal.dismiss:
             # Such as an offer of a cheaper model, which some make at a limit.
@@ -241,7 +241,7 @@ class Resumer:
         return NotDone(why, retry=refused.why in _PASSING)
 
     def _continue_once_idle(self, pending: Pending) -> NotDone | None:
-        """Types what the agent does not take when it is started."""
+        """Types the prompt that the agent does not accept on its command line, once it is idle."""
         until = self.state.clock.awake() + self.verify_s
         failed: NotDone | None = NotDone("it did not reach its prompt")
         idle_since: float | None = None
@@ -355,7 +355,7 @@ class Resumer:
         return isinstance(pid, int) and self.places.is_running(pid)
 
     def _back(self, pending: Pending, began: float) -> dict[str, Any]:
-        """What `segue back` noted."""
+        """What `segue back`, which starts the agent in its pane or window, reported."""
         for note in reversed(self.state.log.of(pending.ending.agent, pending.ending.session_id)):
             if note.at < began - 1:
                 break

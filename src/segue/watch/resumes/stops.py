@@ -74,7 +74,7 @@ class Stops:
         self._relayed: dict[Name, float] = {}  # sessions that another agent took over, and when
         self._restored_at = state.clock.now()
 
-    # What is seen
+    # What was observed
 
     def ended(
         self,
@@ -85,7 +85,7 @@ class Stops:
         has_tmux: bool,
         exit_code: int | None = None,
     ) -> None:
-        """Its process is gone."""
+        """The session's process is gone: reports why, and decides whether to resume it."""
         session, now = tracked.session, self.state.clock.now()
         key = (session.agent, session.session_id)
         was_at_prompt = self.prompts.is_stopped(key)
@@ -108,7 +108,8 @@ class Stops:
         self.prompts.left(key)
 
     def at_prompt(self, tracked: TrackedSession) -> None:
-        """It may be at its prompt, stopped by a limit or a failure: `is_stop_at_prompt`."""
+        """The session seems to be stopped at its prompt (`is_stop_at_prompt`): reports the stop
+        once, and decides what to do about it."""
         session = tracked.session
         found = self.prompts.find(tracked)
         if found is None:
@@ -138,7 +139,7 @@ class Stops:
         return at is not None and (session.last_at or 0.0) <= at
 
     def went_on(self, session: Session) -> None:
-        """It works, or its user spoke: nothing is pending any more."""
+        """The session works, or its user has spoken: nothing is pending any more."""
         key = (session.agent, session.session_id)
         if (tracked := self.state.tracked.get(key)) is not None:
             self.gate.replied(tracked)
@@ -224,7 +225,8 @@ class Stops:
     def _at_gate(
         self, tracked: TrackedSession, pending: Pending, verdict: decisions.Resume, now: float
     ) -> decisions.Resume | decisions.WaitForReset:
-        """The same, if its account allows it. A run asks again under its own name."""
+        """The same decision if the account allows it now, otherwise a wait. Runs ask for their
+        account themselves."""
         answer = self.gate.ask(tracked, takes_turn=verdict.place != "headless")
         if answer.until is None:
             return verdict
@@ -232,7 +234,7 @@ class Stops:
         return decisions.held_by_account(answer, policy, now=now, draw=pending.draw)
 
     def tracked_of(self, pending: Pending) -> TrackedSession:
-        """What is known about its session, even if nobody has looked at it for days."""
+        """What is known about the session, even if nobody has looked at it for days."""
         tracked = self.state.tracked.get((pending.ending.agent, pending.ending.session_id))
         if tracked is None:
             return pending.tracked
@@ -263,8 +265,8 @@ class Stops:
     def carried(
         self, pending: Pending, why_not: str, *, retry: bool = False, is_begun: bool = False
     ) -> None:
-        """A resume was carried out, or could not be; with `retry`, only for the moment.
-        `is_begun`: an agent was started nevertheless."""
+        """A resume was carried out or, if `why_not` says why, failed. `retry`: it failed only for
+        the moment. `is_begun`: an agent was started nevertheless."""
         pending.doing = False
         now = self._now()
         key = (pending.ending.agent, pending.ending.session_id)
@@ -288,7 +290,7 @@ class Stops:
             pending.relay_failed = True
             agent = pending.verdict.agent
             pending.verdict = decisions.AskUser(
-                f"{agent} was started in a new window and has not read its handoff: look there"
+                f"{agent} was started in a new window but has not read its handoff: see there"
             )
             self.reports.failed(pending, session)
             self.reports.announce(pending, session)
@@ -297,14 +299,14 @@ class Stops:
         if isinstance(pending.verdict, decisions.Relay):
             pending.relay_failed = not again  # its own agent continues it, once it may
             pending.verdict = decisions.WaitForReset(
-                now + (RETRY_S if again else 0.0), f"no relay: {why_not}"
+                now + (RETRY_S if again else 0.0), f"the relay failed: {why_not}"
             )
             self.reports.failed(pending, session)
             self.state.say(f"{label(session)}: it could not be relayed: {why_not}")
             return
         pending.verdict = decisions.AskUser(f"it could not be resumed: {why_not}")
         if again:
-            pending.verdict = decisions.WaitForReset(now + RETRY_S, f"not just now: {why_not}")
+            pending.verdict = decisions.WaitForReset(now + RETRY_S, f"trying again soon: {why_not}")
         self.reports.failed(pending, session)
         if key in self.pending:
             self.reports.announce(pending, session)
@@ -342,7 +344,7 @@ class Stops:
         self.reports.note(found, session, {"verdict": "cancelled"})
         return f"{label(session)} will not be resumed"
 
-    # What is stored
+    # Start
 
     def restore(self) -> None:
         """Loads what a previous daemon was waiting for, and its user's answers. A session that

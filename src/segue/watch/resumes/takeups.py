@@ -59,7 +59,7 @@ class RunsHere:
 
 
 class Takeups:
-    """Runs in the thread of the daemon's loop."""
+    """Resumes the runs of this machine. Only for the thread of the daemon's loop."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Takeups:
         self.state, self.runs, self.local = state, runs or RunsHere(), local
         self._user_left_at, self._draw = left_at, draw
         self.next_at = 0.0
-        self._gone: dict[str, float] = {}  # since when runs were seen without a segue
+        self._unattended_since: dict[str, float] = {}  # since when runs were seen without a segue
         self._started: dict[str, Detached] = {}
         self._reported: dict[str, str] = {}  # what was last said about a run
         self._last_at: float | None = None
@@ -89,7 +89,9 @@ class Takeups:
             queued = self.runs.queued()
             unfinished = [run for run in store.runs(unfinished=True) if run.id not in queued]
             found = [run for run in unfinished if not self._is_driven(store, run)]
-            self._gone = {run.id: self._gone.get(run.id, now) for run in found}
+            self._unattended_since = {
+                run.id: self._unattended_since.get(run.id, now) for run in found
+            }
             self._reap(store)
             for run in reversed(found):  # the oldest first
                 self._look(store, run, now)
@@ -110,7 +112,7 @@ class Takeups:
         left = takeup.AbandonedRun(
             run=run,
             last_at=entries[-1].at if entries else run.created_at,
-            gone_since=self._gone[run.id],
+            gone_since=self._unattended_since[run.id],
             cancel_asked=any(ask.what == "cancel" for ask in store.asks(run.id)),
             is_elsewhere=bool(entries) and self.runs.is_elsewhere(entries[-1].machine),
             has_folder=self.runs.has_folder(run),
@@ -162,7 +164,7 @@ class Takeups:
                 self._say(found, f"its segue ended with {code}: {process.last_line()}")
 
     def _tries(self, run: Run) -> tuple[int, float | None]:
-        """How often it was resumed, and when last, including by previous daemons."""
+        """How often a run was resumed, and when last, including by previous daemons."""
         notes = self.state.log.of(run.agent, run.id, ("takeup",))
         return len(notes), notes[-1].at if notes else None
 

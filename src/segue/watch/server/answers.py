@@ -57,7 +57,7 @@ class DaemonAnswers:
     # Reads
 
     def status(self) -> dict[str, Any]:
-        """The daemon itself."""
+        """The state of the daemon itself."""
         state = self.state
         with state.lock:
             waiting = [
@@ -100,12 +100,12 @@ class DaemonAnswers:
             # read first: what changes in the meantime is reported again
             revision = self.watch.observer.revision
             return {"revision": revision, "is_whole": True, "sessions": self.sessions(), "gone": []}
-        revision, sessions, gone = found
+        revision, sessions, removed = found
         return {
             "revision": revision,
             "is_whole": False,
             "sessions": self._as_listed(sessions) if sessions else [],
-            "gone": [{"agent": agent, "session_id": id} for agent, id in gone],
+            "gone": [{"agent": agent, "session_id": id} for agent, id in removed],
         }
 
     def _as_listed(self, sessions: list[Session]) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ class DaemonAnswers:
         return self.state.log.since(after, kinds, limit)
 
     def wait_notes(self, after: int, timeout_s: float) -> list[Note]:
-        """The same, as soon as there is something."""
+        """The same, as soon as there are any."""
         until = time.monotonic() + timeout_s
         while True:
             with self.state.news:
@@ -234,7 +234,7 @@ class DaemonAnswers:
             message = (
                 self.watch.commands.pause(meant, on=False)
                 if was_there
-                else f"was not paused: {meant}"
+                else f"{meant} was not paused"
             )
             left = self._above(meant)
         return f"{message}; still paused by: {', '.join(left)}" if left else message
@@ -273,13 +273,13 @@ class DaemonAnswers:
         return self.watch.commands.cancel(session)
 
     def yes(self, what: str) -> str:
-        """Allows what was asked about; without a name, all of it."""
+        """Allows what the daemon asked about; without a name, all of it."""
         if what not in ("", "all"):
             return self.watch.commands.yes(what)
         with self.state.lock:
             asked = [p for p in self.watch.stops.pending.values() if isinstance(p.verdict, AskUser)]
             answers = [self.watch.commands.yes(pending.ending.session_id) for pending in asked]
-        return "; ".join(answers) or "the daemon asked for nothing"
+        return "; ".join(answers) or "the daemon is not waiting for an answer"
 
     # For agents
 

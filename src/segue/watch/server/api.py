@@ -90,7 +90,7 @@ class Daemon(Protocol):
 
 
 class ApiRequest(NamedTuple):
-    """One complete request."""
+    """One complete request, as the server read it."""
 
     method: str
     target: str
@@ -99,7 +99,7 @@ class ApiRequest(NamedTuple):
 
 
 class ApiReply(NamedTuple):
-    """One complete response."""
+    """One complete response, ready to be sent."""
 
     status: int
     body: bytes
@@ -172,7 +172,7 @@ class Api:
         self.daemon, self.broke, self.own = daemon, broke, own
 
     def answer(self, request: ApiRequest) -> ApiReply | ApiStream:
-        """Never raises."""
+        """The response to a request. Never raises."""
         try:
             return self._answer(request)
         except ApiRefusal as refused:
@@ -212,7 +212,7 @@ class Api:
         return _json({"sessions": self.daemon.sessions()})
 
     def changes(self, given: ApiInput) -> ApiReply:
-        """The sessions that changed."""
+        """The sessions that changed since the client's revision."""
         after = given.number("after") if "after" in given.query else None
         return _json(self.daemon.changes(after))
 
@@ -265,7 +265,7 @@ class Api:
         return ApiReply(200, found.encode("utf-8", "replace"), MARKDOWN)
 
     def fits(self, given: ApiInput) -> ApiReply:
-        """Whether a task fits."""
+        """Whether a task of a given size fits into a session."""
         session = given.query.get("session", "")
         if not session:
             raise ApiRefusal(400, "`session` in the query is missing")

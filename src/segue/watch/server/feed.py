@@ -1,9 +1,6 @@
-"""Who follows /v1/events, and what each client has received.
-
-A client that reads slowly gets no more until it has read what it has: it falls behind, and then
-gets what it missed from the log, page by page. So nobody waits for it, and nothing is buffered
-for it.
-"""
+"""Sends notes to the clients that follow /v1/events. A client that reads slowly gets no more until
+it has read what it has: it falls behind, and then gets what it missed from the log, page by page.
+So nobody waits for it, and nothing is buffered for it."""
 
 import threading
 import time

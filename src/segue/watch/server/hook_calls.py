@@ -45,8 +45,8 @@ class HookCalls:
         watch.on_first_look = self.read_spool
 
     def hook(self, event: dict[str, Any]) -> tuple[bytes, int]:
-        """What a hook prints, and its exit code. For an unknown session, nothing is read or stored;
-        segue looks for it."""
+        """Handles one call: returns what the hook prints, and its exit code. For an unknown session
+        nothing is read or stored, but segue looks for it."""
         name = str(event.get("hook_event_name") or "")
         session_id = str(event.get("session_id") or "")
         if name == WRITTEN:
@@ -165,8 +165,8 @@ class HookCalls:
         self.state.note("checkpoint", session, {"file": str(path)})
 
     def _know(self, session: Session) -> None:
-        """Remembers what the session will have to be told again. The summary does not exist yet, so
-        nothing can be left out because it is in there."""
+        """Remembers what the session has to be told after the compaction. Nothing can be left out
+        because the summary has it: there is no summary yet."""
         if not self.state.policy(session).recall_after_compaction:
             return
         builder = Builder()

@@ -70,7 +70,7 @@ class HookView(Struct, frozen=True, kw_only=True):
 
 
 class HookMemory(Struct, frozen=True):
-    """What the agent was told so far through hooks; for a new session, nothing."""
+    """What the agent was told through hooks so far. A new session was told nothing."""
 
     zone: Zone | None = None
     file: str = ""  # of the handoff that it was asked for
@@ -118,25 +118,25 @@ class NeedsUser(Struct, frozen=True, tag="needs_user"):
 
 
 class ToldZone(Struct, frozen=True, tag="told_zone"):
-    """With this reply the agent learns which zone it is in."""
+    """This reply tells the agent which zone it is in."""
 
     zone: Zone
 
 
 class HandoffAsked(Struct, frozen=True, tag="asked"):
-    """With this reply the agent is asked for its handoff document."""
+    """This reply asks the agent for its handoff document."""
 
     file: str
 
 
 class CompactionReminded(Struct, frozen=True, tag="recalled"):
-    """With this reply the agent learns what its own compaction left out."""
+    """This reply tells the agent what its own compaction left out."""
 
     chars: int
 
 
 class Gated(Struct, frozen=True, tag="gated"):
-    """With this reply a task is warned about, or refused."""
+    """This reply warns about a task, or refuses it."""
 
     verdict: str
     tokens: int
@@ -340,7 +340,7 @@ class _Answer:
 
 
 def said_of(zone: Zone, reading: Reading, policy: Policy, words: HookTexts) -> str:
-    """What an agent is told when it enters a zone: the size, and what that means."""
+    """What an agent is told on entering a zone: how full its window is, and what that means."""
     if zone in (Zone.CRITICAL, Zone.HANDOFF):
         return words.high_context(reading)
     message = (

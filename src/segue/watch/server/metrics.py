@@ -51,7 +51,7 @@ KNOWN: dict[str, Metric] = {
 
 
 def text(values: Mapping[str, Any]) -> str:
-    """All numbers, in a fixed order. Anything else is left out."""
+    """All known numbers, in a fixed order; any others are left out."""
     lines: list[str] = []
     names: set[str] = set()
     for key in sorted(values, key=lambda key: (_order(key), key)):

@@ -105,7 +105,7 @@ class Remote:
             return msgspec.json.decode(data) if data else None
         except ValueError as fault:
             raise StateError(
-                f"the daemon at {self.path} answers with something other than JSON: {fault}"
+                f"the daemon at {self.path} did not answer with JSON: {fault}"
             ) from None
 
 

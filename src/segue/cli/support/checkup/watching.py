@@ -85,9 +85,9 @@ def claude_hooks(env: Env) -> Iterator[HealthCheck]:
     found = set(_commands(settings))
     wanted = {hook["command"] for group in hook_groups().values() for hook in group["hooks"]}
     installed = {command for command in found if claude_settings.is_own(command)}
-    gone = sorted({place for command in installed for place in _missing(command)})
-    if gone:
-        what = f"{path} names a segue that no longer exists: {gone[0]}"
+    missing = sorted({place for command in installed for place in _missing(command)})
+    if missing:
+        what = f"{path} names a segue that no longer exists: {missing[0]}"
         yield HealthCheck(name="hooks", status="warn", what=what, do=_AGAIN)
     elif not wanted <= installed:
         what = f"{path} has hooks of another segue, or from before an upgrade"

@@ -56,12 +56,12 @@ class RunStage:
         """Runs to the end; returns the exit code. `entries` were written before, and are shown
         too. Call `finish` afterwards, once everything of the run is released."""
 
-        def heard(before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
+        def on_fact(before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
             if isinstance(fact, LegStarted) and self.raw and loop.follower is not None:
                 self.out.follow(loop.follower.leg.stdout)
             self.hear(before, fact, step, entry)
 
-        loop.journal.listeners.append(heard)
+        loop.journal.listeners.append(on_fact)
         policy = self.settings.policy(loop.run.agent)
         self.notices = RunNotices(policy, clock.local_zone())
         loop.journal.listeners.append(self.notices.hear)
@@ -72,12 +72,12 @@ class RunStage:
 
             published = output.publisher(loop.journal.store, os.environ)
 
-        def seen(run: Run, follower: LegFollower | None) -> None:
+        def on_look(run: Run, follower: LegFollower | None) -> None:
             self.see(run, follower)
             if published is not None:
                 published.see(run)
 
-        loop.on_look, loop.say = seen, self.say
+        loop.on_look, loop.say = on_look, self.say
         for entry in entries:
             self.put(entry)
         for note in self.settings.notes:

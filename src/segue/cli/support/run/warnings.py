@@ -88,7 +88,7 @@ def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
         if holding is None or holding.resets_at is None:
             continue
         until = time_of_day(holding.resets_at, now, clock.local_zone())
-        if wanted.others:
+        if wanted.successors:
             yield f"{each.agent} is limited until {until}; the others continue meanwhile"
         else:
             yield f"{each.agent} is limited until {until}; the run will wait for it"

@@ -469,7 +469,7 @@ def document_not_written(
 def cleared(cycle: TerminalHandoff, fact: Cleared, context: HandoffContext) -> Stepped:
     if cycle.is_cleared:  # it is seen at every look
         return named(cycle, fact, context)
-    gone = replace(
+    cleared_cycle = replace(
         cycle,
         is_cleared=True,
         cleared_at=context.now,
@@ -478,12 +478,12 @@ def cleared(cycle: TerminalHandoff, fact: Cleared, context: HandoffContext) -> S
         refused_at=None,
     )
     if cycle.step is HandoffStep.NEEDS_USER:
-        return gone, []
+        return cleared_cycle, []
     if not cycle.tries.get("clear_tried"):
         return _end(cycle, HandoffStep.CANCELLED, context, "the user cleared the context")
     if cycle.has_document:
-        return _to(gone, HandoffStep.CLEARED, context), []
-    return _write_own(gone, context, "the document is gone or no longer valid")
+        return _to(cleared_cycle, HandoffStep.CLEARED, context), []
+    return _write_own(cleared_cycle, context, "the document is gone or no longer valid")
 
 
 def named(cycle: TerminalHandoff, fact: Cleared, context: HandoffContext) -> Stepped:

@@ -49,7 +49,7 @@ _NOT_OURS = _PASSING | _ACCOUNT | {StopReason.CONTEXT_EXHAUSTED, StopReason.NEED
 """Reasons that may be the real cause in a leg that segue ended; all others are traces of segue's
 own signals."""
 _WILL_NOT_LOAD = frozenset(reason for reason in StopReason if not reason.facts.loads)
-"""Says nothing about the account: without a reply, it is the session that does not load."""
+"""Says nothing about the account: without a reply, it is the session that cannot be loaded."""
 
 
 def worked(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
@@ -75,7 +75,7 @@ def resumed(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     reason = _reason(run, fact.stop)
     if run.leg_replied or reason not in _WILL_NOT_LOAD:
         return _by_verdict(run, fact, context)
-    why = f"the session does not load ({reason.description})"
+    why = f"the session cannot be loaded ({reason.description})"
     if run.strict:
         return no_session(run, why)
     return compose(run, f"{why}: handing over to a new one", run.why)
@@ -157,7 +157,7 @@ def checkpointed(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
     # If segue ended a leg, what its end says is not the cause.
     own = stop.ended_for or run.ending == "handoff" or stop.reason is StopReason.COMPLETED
     cause = "" if own else f" ({stop.reason.description})"
-    what = f"no checkpoint came{cause}: handing over what is known without it"
+    what = f"no checkpoint arrived{cause}: handing over what is known without it"
     return compose(run, what, run.why)
 
 

@@ -327,7 +327,8 @@ def _too_long(run: Run, planned: Wait, context: RunContext) -> RunStep | None:
     """Fails if the user does not want to wait this long."""
     policy, wait_s = run.policy, planned.until - context.at
     if run.limited_s + wait_s > policy.max_limited_s:
-        why = f"it would be {outcomes.span(run.limited_s + wait_s)} of waiting without progress"
+        waited = outcomes.span(run.limited_s + wait_s)
+        why = f"the run would have waited {waited} without progress"
         return fail(run, outcomes.limited(run, planned, "max_limited_s", why))
     if policy.max_wall_s is not None and planned.until >= run.created_at + policy.max_wall_s:
         why = "this run's time limit comes first"

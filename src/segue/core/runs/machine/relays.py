@@ -60,8 +60,8 @@ def next_free(run: Run, at: float) -> str:
 
 def first_free(run: Run) -> tuple[str, float] | None:
     """The other agent that is free first, and when; None if none will be in this run."""
-    others = [member.agent for member in run.relay if member.agent != run.agent]
-    when = {name: _out_until(run, name) for name in others}
+    other_agents = [member.agent for member in run.relay if member.agent != run.agent]
+    when = {name: _out_until(run, name) for name in other_agents}
     name = min(when, key=lambda name: when[name], default="")
     return (name, when[name]) if name and when[name] < inf else None
 

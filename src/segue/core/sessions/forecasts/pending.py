@@ -10,7 +10,7 @@ from collections import deque
 
 from segue.core.stops.events import ToolResult
 
-_KEPT = 12  # turns
+_MAX_TURNS = 12  # turns
 _ENOUGH = 3  # turns that can agree
 _AGREES = 1.25  # their costs are this close
 _USUAL = 0.25  # tokens per byte, as long as no turn shows it
@@ -30,7 +30,7 @@ class Pending:
         self._unread = 0  # bytes that the next reading has
         self._fresh = 0  # bytes since the last reading, if that is not the same
         self._last: int | None = None
-        self._costs: deque[float] = deque(earlier._costs if earlier else (), maxlen=_KEPT)
+        self._costs: deque[float] = deque(earlier._costs if earlier else (), maxlen=_MAX_TURNS)
 
     @property
     def tokens(self) -> int:

@@ -43,7 +43,7 @@ class AnswerTracker:
         return self.answer is not None and not self.answer.is_whole
 
     def ask(self, *, is_cut: bool = False) -> None:
-        """Records that it is asked now. `is_cut`: its turn was interrupted for that."""
+        """The session is asked now. `is_cut`: its turn was interrupted for that."""
         self.answer, self._line, self._is_cut = CheckpointAnswer(), None, is_cut
 
     def asked_before(self, line: int, *, is_cut: bool) -> None:
@@ -60,7 +60,7 @@ class AnswerTracker:
         return self._line is not None and line_count >= self._line
 
     def ask_again(self) -> None:
-        """From here on, what it says is its answer to that other process."""
+        """From here on, what the session says is its answer to that other process."""
         self.ask(is_cut=self._is_cut)
 
     def hear(self, keys: set[str]) -> None:
@@ -98,6 +98,6 @@ class AnswerTracker:
             self.answer.text = ""
 
     def end(self) -> None:
-        """The turn has ended, and the answer with it."""
+        """The turn has ended, and with it the answer."""
         if self.answer is not None and self.answer.text:
             self.answer.is_whole = True

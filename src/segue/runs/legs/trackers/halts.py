@@ -48,10 +48,10 @@ class Halts:
             self._number += 1
 
     def answer(self, halt: Halt, words: str, compaction: int, *, earlier: str = "") -> None:
-        """Lets the agent continue, with these words; "" for none. `earlier`: what they say, if
-        there is more to say."""
-        told = {"words": words, "compaction": compaction, "earlier": earlier}
-        write_json(self._folder / halts.answer(halt.number), told)
+        """Lets the agent continue with these words, or without any if they are "". `earlier`: the
+        same words, if more has to be said later."""
+        record = {"words": words, "compaction": compaction, "earlier": earlier}
+        write_json(self._folder / halts.answer(halt.number), record)
 
     def look(self) -> None:
         """Sees which words were taken."""

@@ -40,7 +40,7 @@ def spend_by_model(agent: str, path: str, session_id: str) -> dict[str, Spend]:
 
 
 def tokens_of(spend: dict[str, Spend]) -> int:
-    """All kinds, all models."""
+    """The sum over all kinds of tokens and all models."""
     return sum(each.total_tokens for each in spend.values())
 
 

@@ -93,7 +93,7 @@ class Leg:
     ) -> None:
         self.order, self.conversation, self.project = order, conversation, project
         self.model, self.growth, self.account, self.machine = model, growth, account, machine
-        self.schedule, self.random, self.armed, self.told = schedule, random, armed, report
+        self.schedule, self.random, self.armed, self.report = schedule, random, armed, report
         self.marks = marks  # sizes to hit exactly now and then
         self.records: list[Record] = []
         self.exit: Exit | None = None
@@ -224,10 +224,10 @@ class Leg:
         at = model.compacts_at
         if at is not None and talk.used_tokens >= at * talk.window_tokens:
             talk.used_tokens = model.base_tokens + 15_000
-            self.told("compacted")
+            self.report("compacted")
             self._say("compaction")
         if talk.used_tokens > talk.window_tokens:
-            self.told("exhausted")
+            self.report("exhausted")
             self.end("context")
             return
         refusal = self.account.ask(self.schedule.now)
@@ -245,7 +245,7 @@ class Leg:
         self.largest_request = max(self.largest_request, talk.used_tokens)
         if self.is_asked and not self.has_read:
             self.has_read, self.request_tokens = True, talk.used_tokens
-            self.told("request read")
+            self.report("request read")
         self._after(models.reply_s(self.random), self._reply)
 
     def _reply(self) -> None:
@@ -279,7 +279,7 @@ class Leg:
             return
         self._say("reply")
         self._say("answer")
-        self.told("answered")
+        self.report("answered")
         self.is_over = True
         if self.order.purpose == "checkpoint" or self.is_closed:
             self._after(1.0, lambda: self.end("completed"))
@@ -300,7 +300,7 @@ class Leg:
         talk = self.conversation
         step = talk.known + 1
         self.project.done[step] = self.project.done.get(step, 0) + 1
-        self.told(f"step {step}")
+        self.report(f"step {step}")
         talk.known = step
         most = self.model.max_result_tokens
         added = self.growth.result(self.random, most)

@@ -67,8 +67,8 @@ class QueuedSession(HeadlessSession):
         self.project = Project(steps=models.steps_of_task(self.random))
         here = self.random.random() < 0.5
         cwd = _SHARED if self.random.random() < 0.4 else f"/p{self.number}"
-        others = [s.task_id for s in world.queued_sessions if s is not self and s.task_id]
-        after = (others[0],) if others and self.random.random() < 0.15 else ()
+        other_tasks = [s.task_id for s in world.queued_sessions if s is not self and s.task_id]
+        after = (other_tasks[0],) if other_tasks and self.random.random() < 0.15 else ()
         self.task_id, self.cancelled = f"task-{self.number}-{self.runs}", False
         task = Task(
             id=self.task_id, text=f"{self.project.steps} steps", agents=(self.model.name,),

@@ -123,7 +123,7 @@ class Workers:
         self.jobs = 1 + int(self.random.random() * 3)
         self.worker: SimulatedWorker | None = None
         self.life = 0
-        self.seen = QueueState()
+        self.state = QueueState()
         self.seen_at = 0.0
         self._look_at: float | None = None
 
@@ -182,15 +182,15 @@ class Workers:
         try:
             if world.is_disk_full:
                 raise StateError("the queue: no space left on the disk")
-            self.seen = worker.look(now)
+            self.state = worker.look(now)
         except SegueError:  # the command reports it, and looks again
             self._plan(world.schedule.now + 60.0)
             return
         self.seen_at = world.schedule.now
         self._within_caps()
-        times = [v.until - now for v in self.seen.verdicts if v.until is not None]
-        if self.seen.running or self.seen.verdicts:
-            times.append(60.0 if any(not v.is_blocked for v in self.seen.verdicts) else _LOOK_S)
+        times = [v.until - now for v in self.state.verdicts if v.until is not None]
+        if self.state.running or self.state.verdicts:
+            times.append(60.0 if any(not v.is_blocked for v in self.state.verdicts) else _LOOK_S)
         if times:
             self._plan(world.schedule.now + max(1.0, min(times)))
 
@@ -208,8 +208,8 @@ class Workers:
         )
         if self.worker is None or quiet_s < 7_200.0:
             return
-        named = {v.task.id: v.why for v in self.seen.verdicts}
-        running = {task.id for task in self.seen.running}
+        named = {v.task.id: v.why for v in self.state.verdicts}
+        running = {task.id for task in self.state.running}
         for session in world.queued_sessions:
             task = world.queue.task(session.task_id) if session.task_id else None
             if task is None or task.state.is_final or session.is_carried:

@@ -138,7 +138,7 @@ class SimulatedRecords(SessionRecords):
 
     def __init__(self, find: Callable[[str], Talk | None]) -> None:
         self._find = find
-        self._looked: dict[tuple[str, str, float], tuple[int, evidence.MessageEvidence]] = {}
+        self._lookups: dict[tuple[str, str, float], tuple[int, evidence.MessageEvidence]] = {}
         self._latest: dict[str, tuple[int, evidence.LatestTurn]] = {}
 
     def look(
@@ -149,12 +149,12 @@ class SimulatedRecords(SessionRecords):
         if talk is None or not marker:
             return evidence.MessageEvidence(session_id=session_id)
         key = (session_id, marker, since)
-        known = self._looked.get(key)
+        known = self._lookups.get(key)
         if known is None or known[0] != talk.version:  # an unchanged file reads the same
             found = evidence.evidence_in(talk.events, marker, since, session_id)
-            known = self._looked[key] = (talk.version, found)
-            if len(self._looked) > 200:
-                self._looked = {key: known}
+            known = self._lookups[key] = (talk.version, found)
+            if len(self._lookups) > 200:
+                self._lookups = {key: known}
         return known[1]
 
     def latest(self, agent: str, path: str, session_id: str) -> evidence.LatestTurn:

@@ -177,8 +177,8 @@ class SimulatedDaemon:
         self.watch = watch
         self.began_at = world.schedule.now
         world.figures.daemons += 1
-        hands = cast("Any", watch.handoffs)
-        hands.start, hands._ring = hands.restore, self._ring
+        worker = cast("Any", watch.handoffs)
+        worker.start, worker._ring = worker.restore, self._ring
         state = watch.state
         state.records, state.documents, state.new_id = self.records, self.documents, self._new_id
         watch.gauge.panes = silent()
@@ -323,7 +323,7 @@ class SimulatedDaemon:
             waits.append(next_at - clock.now())
         if watch.gauge.queued:
             waits.append(5.0)
-        if watch.takeups._gone:
+        if watch.takeups._unattended_since:
             waits.append(_UNDRIVEN_S if self._is_calm(watch) else 10.0)
         if watch.state.fault and world.is_disk_full:
             waits = [120.0]
@@ -331,7 +331,7 @@ class SimulatedDaemon:
 
     def _is_calm(self, watch: Watch) -> bool:
         """Whether runs without a segue have been in that state for a while."""
-        newest = max(watch.takeups._gone.values(), default=0.0)
+        newest = max(watch.takeups._unattended_since.values(), default=0.0)
         return bool(self.world.machine.clock.now() > newest + 60.0)
 
     def _look(self, life: int, at: float) -> None:

@@ -20,7 +20,7 @@ class MemoryLog(Log):
         self, is_full: Callable[[], bool], on_note: Callable[[str, str, Note | None], None]
     ) -> None:
         self.path = ":memory:"
-        self._is_full, self._told = is_full, on_note
+        self._is_full, self._on_note = is_full, on_note
         self._seq = 0
         self._kinds: dict[str, dict[int, Note]] = {}
         self._sessions: dict[tuple[str, str], dict[int, Note]] = {}
@@ -38,7 +38,7 @@ class MemoryLog(Log):
         if self._is_full():
             raise StateError("the watch log: no space left on the disk")
         if kind in LASTING:
-            self._told(kind, session_id, None)
+            self._on_note(kind, session_id, None)
         self._seq += 1
         fields = data or {}
         if kind not in _PLAIN:
@@ -52,7 +52,7 @@ class MemoryLog(Log):
             if session_id:
                 self._sessions.setdefault((agent, session_id), {})[note.seq] = note
         if kind in LASTING:
-            self._told(kind, session_id, note)
+            self._on_note(kind, session_id, note)
         return note
 
     def since(self, seq: int, kinds: Sequence[str] = (), limit: int = 1000) -> list[Note]:

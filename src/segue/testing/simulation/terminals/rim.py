@@ -66,13 +66,13 @@ class SimulatedObserver(Observer):
         self._daemon = daemon
         self.notes: deque[str] = deque()
         self._changed: dict[str, Process | None] = {}
-        self._seen: dict[tuple[str, str], Session] = {}
+        self._sessions: dict[tuple[str, str], Session] = {}
         self._is_first = True
 
     @property
     def sessions(self) -> Mapping[tuple[str, str], Session]:
         """The sessions seen so far."""
-        return self._seen
+        return self._sessions
 
     def changed(self, session_id: str, ended: Process | None = None) -> None:
         """Something happened to this session."""
@@ -90,15 +90,15 @@ class SimulatedObserver(Observer):
             if session is None:
                 continue
             name = (session.agent, session_id)
-            before = self._seen.get(name)
-            self._seen[name] = session
+            before = self._sessions.get(name)
+            self._sessions[name] = session
             if session != before or ended is not None:
                 sightings.append(Sighting(session, before, ended))
         return sightings
 
     def forget(self, session_id: str) -> None:
         """Forgets a session that ended long ago."""
-        self._seen.pop((terminals_agent(), session_id), None)
+        self._sessions.pop((terminals_agent(), session_id), None)
 
     def wake(self) -> None:
         """Plans a turn soon."""
@@ -128,26 +128,26 @@ class SimulatedSeating(Seating):
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self._daemon = daemon
 
-    def learn(self, kept: TrackedSession, process: Process) -> bool:
+    def learn(self, tracked: TrackedSession, process: Process) -> bool:
         """Like the real one, from what the world knows."""
-        if kept.seen_pid == process.pid:
+        if tracked.seen_pid == process.pid:
             return False
-        kept.seen_pid = process.pid
-        kept.hook_end, kept.shell_line, kept.ended_at = "", None, None
-        kept.in_run = kept.is_ours = False
-        kept.terminal = terminals.find(process.agent)
+        tracked.seen_pid = process.pid
+        tracked.hook_end, tracked.shell_line, tracked.ended_at = "", None, None
+        tracked.in_run = tracked.is_ours = False
+        tracked.terminal = terminals.find(process.agent)
         owner = self._daemon.owner(process.session_id)
-        kept.seat = owner.seat if owner is not None else None
-        kept.socket, kept.program, kept.flags = "", "/bin/claude", ()
+        tracked.seat = owner.seat if owner is not None else None
+        tracked.socket, tracked.program, tracked.flags = "", "/bin/claude", ()
         return True
 
     def has_tmux(self) -> bool:
         """Whether tmux runs, which it does until the machine goes down."""
         return bool(self._daemon.world.machine.has_tmux)
 
-    def shell_of(self, kept: TrackedSession) -> tuple[bool, str | None, bool]:
+    def shell_of(self, tracked: TrackedSession) -> tuple[bool, str | None, bool]:
         """What is in the pane of an agent that has ended."""
-        owner = self._daemon.owner(kept.session.session_id)
+        owner = self._daemon.owner(tracked.session.session_id)
         has_pane = owner is not None and owner.has_pane
         return self.has_tmux(), "$ " if has_pane else None, has_pane
 
@@ -262,7 +262,7 @@ class SimulatedPlaces(Places):
         self._daemon = daemon
         self.state = daemon.state
 
-    def holder(self, kept: TrackedSession) -> str:
+    def holder(self, tracked: TrackedSession) -> str:
         """Nobody, because only agents hold sessions of terminals."""
         return ""
 
@@ -270,34 +270,34 @@ class SimulatedPlaces(Places):
         """Always false: simulated agents show themselves at once or not at all."""
         return False
 
-    def program(self, kept: TrackedSession) -> str:
+    def program(self, tracked: TrackedSession) -> str:
         """Always installed."""
-        return kept.program or "/bin/claude"
+        return tracked.program or "/bin/claude"
 
     def forget_logs(self, before: float) -> None:
         """There are none: nothing of a simulation touches files of the machine."""
 
-    def in_pane(self, kept: TrackedSession, id: str) -> str:
+    def in_pane(self, tracked: TrackedSession, id: str) -> str:
         """Types `segue back` into the shell."""
-        owner = self._daemon.owner(kept.session.session_id)
+        owner = self._daemon.owner(tracked.session.session_id)
         if owner is None or not owner.has_pane or owner.process is not None:
             return "no shell waits in its pane"
         if owner.is_typing or owner.draft:
-            return "something was typed in its shell since"
+            return "something has been typed in its shell since then"
         return self._begin(owner, id)
 
-    def in_window(self, kept: TrackedSession, id: str, agent: str = "") -> str:
+    def in_window(self, tracked: TrackedSession, id: str, agent: str = "") -> str:
         """Runs `segue back` in a new window."""
         if not self._daemon.world.machine.has_tmux:
             raise TmuxError("no server running")
-        owner = self._daemon.owner(kept.session.session_id)
+        owner = self._daemon.owner(tracked.session.session_id)
         if owner is None or owner.process is not None:
             return "its user has gone on elsewhere"
         return self._begin(owner, id)
 
-    def headless(self, kept: TrackedSession, id: str, task: str) -> str:
+    def headless(self, tracked: TrackedSession, id: str, task: str) -> str:
         """A run takes over. The session in the terminal ends, and its work counts as done."""
-        owner = self._daemon.owner(kept.session.session_id)
+        owner = self._daemon.owner(tracked.session.session_id)
         if owner is not None:
             owner.watch.resumed("headless")
             owner.talk.steps_left = 0
@@ -343,17 +343,17 @@ class MachineGate(AccountGate):
         self._met: frozenset[str] = frozenset()
         self._met_at = float("-inf")
 
-    def account(self, kept: TrackedSession) -> Account | None:
+    def account(self, tracked: TrackedSession) -> Account | None:
         """The world's account."""
-        owner = self._daemon.owner(kept.session.session_id)
+        owner = self._daemon.owner(tracked.session.session_id)
         if owner is None:
             return None
         return known_account(owner.number % len(self._daemon.world.accounts))
 
-    def limited(self, kept: TrackedSession, stop: Stop, tries: int) -> None:
+    def limited(self, tracked: TrackedSession, stop: Stop, tries: int) -> None:
         """The real method; also informs the invariants."""
-        super().limited(kept, stop, tries)
-        owner, world = self._daemon.owner(kept.session.session_id), self._daemon.world
+        super().limited(tracked, stop, tries)
+        owner, world = self._daemon.owner(tracked.session.session_id), self._daemon.world
         if owner is None or stop.retry_at is None or world.is_disk_full:
             return
         if stop.retry_at > world.machine.clock.now():
@@ -366,7 +366,7 @@ class Silent:
     def tell(self, *batch: Any, **more: Any) -> None:
         """Nothing."""
 
-    def clear(self, kept: Any) -> None:
+    def clear(self, tracked: Any) -> None:
         """Nothing."""
 
     def close(self, *wait: Any) -> None:

@@ -275,7 +275,7 @@ class TerminalSession:
         """The agent receives what was submitted."""
         if self.process is None:
             return
-        self.watch.heard(text, by_segue=by_segue, is_typed=is_typed)
+        self.watch.received(text, by_segue=by_segue, is_typed=is_typed)
         kind = kind_of(text)
         if kind == "clear":
             old = self.talk

@@ -33,7 +33,7 @@ class TerminalWatch:
         self.is_ended_by_user = False
         self.is_interrupted_by_user = False
         self.resumes: Counter[str] = Counter()  # of each session since the user's last message
-        self.said: dict[tuple[str, str, str], int] = {}  # how often segue said what to whom
+        self.messages: Counter[tuple[str, str, str]] = Counter()  # what segue said, and to whom
         self.is_measured = True  # whether the size at which the request is read counts
         self.largest_step = 0
         # when the request was last received since the user's last message
@@ -45,7 +45,7 @@ class TerminalWatch:
 
     # What happens
 
-    def heard(self, text: str, *, by_segue: bool, is_typed: bool = True) -> None:
+    def received(self, text: str, *, by_segue: bool, is_typed: bool = True) -> None:
         """The agent receives a message. A prompt on the command line of an agent in a new window
         disturbs nobody who types elsewhere."""
         session, policy = self.session, self.session.policy
@@ -59,12 +59,12 @@ class TerminalWatch:
         kind, file = kind_of(text), file_in(text)
         must(kind != "", "only what segue may say is typed", text[:40])
         key = (session.talk.id, kind, file)
-        self.said[key] = self.said.get(key, 0) + 1
+        self.messages[key] += 1
         most = 3 if kind == "request" else 1
         if kind == "resume":
             most = policy.max_resumes + 1
-        what = f"{kind!r} for the {self.said[key]}th time"
-        must(self.said[key] <= most, "nothing is typed twice", what)
+        what = f"{kind!r} for the {self.messages[key]}th time"
+        must(self.messages[key] <= most, "nothing is typed twice", what)
         if kind == "clear":
             self._cleared()
         elif kind == "request":
@@ -92,7 +92,7 @@ class TerminalWatch:
         self.is_ended_by_user = self.is_interrupted_by_user = False
         self.resumes.clear()
         self.asked_at = float("inf")
-        self.said.clear()
+        self.messages.clear()
 
     def _by_user(self) -> bool:
         """Whether the user asked for the handoff in progress."""
@@ -211,7 +211,8 @@ class TerminalWatch:
         if cycle["step"] == "needs_user" and not cycle["is_cleared"]:
             # Much may happen until the user has seen to it: the session is asked anew then.
             self.asked_at = float("inf")
-            self.said = {key: n for key, n in self.said.items() if key[1] != "request"}
+            for key in [key for key in self.messages if key[1] == "request"]:
+                del self.messages[key]
         if cycle["step"] in ("done", "cancelled"):
             del self.notes[name]
 
