@@ -26,7 +26,11 @@ class ModelMemory(Struct, frozen=True):
 
     known: frozenset[int] = frozenset()
     should_look: bool = False  # something broke, so only the repository knows what is done
-    is_stuck: bool = False  # the next step failed several times in a row
+    tried: tuple[str, ...] = ()  # the calls of the next step so far
+
+    def is_stuck_with(self, command: str) -> bool:
+        """Whether this call of the next step was made often enough."""
+        return self.tried.count(command) >= _TRIES
 
 
 def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
@@ -38,23 +42,24 @@ def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
         if int(of) == steps and int(number) <= steps
     )
     place, command = _last_command(parts)
-    tried = _STEP.search(command)
+    last = _STEP.search(command)
     after = [part for part in parts[place + 1 :] if part.role in ("user", "tool")]
     prompts = [part for part in after if part.role == "user"]
     if place < 0:
         # Only the newest message counts: an agent's standing instructions may contain such phrases
         # too.
         prompts = prompts[-1:]
-    elif tried and int(tried[1]) not in known:
+    elif last and int(last[1]) not in known:
         prompts = after
     should_look = any(map(_is_broken, prompts))
     step = min(set(range(1, steps + 1)) - known, default=0)
-    tries = sum(
-        (found := _STEP.search(call.command)) is not None and int(found[1]) == step
+    tried = tuple(
+        call.command
         for part in parts
         for call in part.calls
+        if (found := _STEP.search(call.command)) is not None and int(found[1]) == step
     )
-    return ModelMemory(known, should_look, is_stuck=step > 0 and tries >= _TRIES)
+    return ModelMemory(known, should_look, tried)
 
 
 def _last_command(parts: Sequence[Part]) -> tuple[int, str]:

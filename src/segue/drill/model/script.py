@@ -110,7 +110,7 @@ class Script:
     def _fits(self, rule: ScenarioRule, ask: Ask, memory: ModelMemory) -> bool:
         if not _covers(rule.kind, ask.kind) or self._asked[rule.kind] < rule.after_requests:
             return False
-        return rule.before_step is None or rule.before_step == self._step(memory)
+        return rule.before_step is None or rule.before_step == self._step(ask, memory)
 
     def _refusal(self, rule: ScenarioRule, gauge: WindowGauge, now: float) -> Refusal | None:
         if rule.fault is None and rule.status is None and rule.body is None:
@@ -159,26 +159,30 @@ class Script:
             return replace(reply, spend=rule.usage)
         return reply if any(reply.spend.four) else replace(reply, spend=counted)
 
-    def _step(self, memory: ModelMemory) -> int | None:
+    def _step(self, ask: Ask, memory: ModelMemory) -> int | None:
         """The step that the model would do next on its own."""
         missing = set(range(1, self.scenario.job.steps + 1)) - memory.known
-        if self.scenario.turns or memory.should_look or memory.is_stuck or not missing:
+        if self.scenario.turns or memory.should_look or not missing:
             return None
-        return min(missing)
+        step = min(missing)
+        return None if memory.is_stuck_with(self._command(ask, step)) else step
+
+    def _command(self, ask: Ask, step: int) -> str:
+        """How it does a step, with what the conversation tells."""
+        job, words = self.scenario.job, facts.stated(ask.parts, self.scenario.job)
+        given = facts.arguments(job, step, words)
+        return f"{facts.meddled(job, step, words)}sh job/step {step}{given}"
 
     def _work(self, ask: Ask, memory: ModelMemory) -> ModelReply:
         steps = self.scenario.job.steps
         handed = relay(ask.parts)
         if handed.act != "work":
             return self._relay(ask, memory, handed)
-        step = self._step(memory)
+        step = self._step(ask, memory)
         if step is not None:
             self.last = f"step {step}"
-            job, words = self.scenario.job, facts.stated(ask.parts, self.scenario.job)
-            text = f"Step {step}. {facts.said_before(job, step)}".strip()
-            given = facts.arguments(job, step, words)
-            meddled = facts.meddled(job, step, words)
-            return self._reply_with_calls(ask, text, [f"{meddled}sh job/step {step}{given}"])
+            text = f"Step {step}. {facts.said_before(self.scenario.job, step)}".strip()
+            return self._reply_with_calls(ask, text, [self._command(ask, step)])
         if memory.should_look:
             self.last = "look"
             return self._reply_with_calls(ask, "What is there already?", ["sh job/show"])
