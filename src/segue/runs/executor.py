@@ -35,7 +35,7 @@ from segue.runs.legs.leg import Exit, Leash, Leg, Spec
 from segue.runs.legs.snapshots import RunSnapshots
 from segue.runs.legs.trackers import spending
 from segue.runs.legs.verdict import active_s, source_of, verdict
-from segue.runs.recalling import Recall, Recaller
+from segue.runs.recalling import RECALLED, Recall, Recaller
 from segue.runs.staff import Hand, Staff
 from segue.runs.store.port import Store
 from segue.sessions.salvage import Salvager
@@ -134,6 +134,7 @@ class Executor:
             is_only_asked=decision.purpose == "checkpoint",
             request_bytes=len(self.prompts.request(run)),
             earlier=self._pending.get(hand.agent),
+            has_worked=decision.session_id != "" and read(folder / RECALLED) is None,
         )
         self._pending[hand.agent] = follower.pending
         self._printed[folder] = follower.stream.salvager
@@ -189,15 +190,20 @@ class Executor:
     def launch(self, run: Run, decision: StartLeg, folder: Path, hand: Hand) -> Launch:
         """The command that starts the leg. Its prompt is also stored in the leg's folder, for
         people."""
+        forgotten = self._recaller.forgotten(run, decision)
+        doubt, printed = self._doubt(run, decision)
         prompt = self.prompts.of(
             run,
             decision,
             checkpoint=self._checkpoint(run),
-            doubt=self._doubt(run, decision),
+            doubt=doubt,
+            printed=printed,
             checked=self._checked(),
-            forgotten=self._recaller.forgotten(run, decision),
+            forgotten=forgotten,
             relay=self._relay(run, decision, hand),
         )
+        if forgotten:
+            write(folder / RECALLED, "yes")
         write(folder / "prompt.md", prompt)
         self.digest.tell(prompt)
         if run.unanswered_additions:
@@ -327,12 +333,14 @@ class Executor:
         doubt = follower.cut_call.command if doubt is None and is_cut else doubt
         if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", redact(doubt)[0])
+            if follower.work.printed:
+                write(folder / "doubt_printed", redact(follower.work.printed)[0])
         write(folder / "replied", "yes" if follower.has_replied else "")
         if (words := follower.work.text) != "":
             self._answers[follower.number] = words
             write(folder / "answer.md", redact(words)[0])
         write(folder / "session", follower.session_id)
-        self._recaller.keep(follower)
+        is_untold = self._recaller.keep(run, follower)
         if (tidy := follower.drive.tidy) is not None and follower.session_id:
             tidy(follower.session_id, self.env, run.cwd)
         before = msgspec.convert(read_json(folder / "before") or {}, Mark)
@@ -352,6 +360,7 @@ class Executor:
             cost_usd=cost,
             active_s=active_s(run, follower, ended),
             limits=self.staff.limits(run, now),
+            is_untold=is_untold,
         )
 
     def leg_spend(self, follower: LegFollower) -> tuple[int, float]:
@@ -409,17 +418,17 @@ class Executor:
         stored = self.store.checkpoint(run.id, run.checkpoint) if run.checkpoint else None
         return msgspec.convert(stored, Checkpoint) if stored is not None else None
 
-    def _doubt(self, run: Run, decision: StartLeg) -> str | None:
-        """The call in doubt of the last leg that worked. Legs that were only asked for a checkpoint
-        do not count, nor do legs that never replied. If no leg counts, it is that of the rescued
-        session."""
+    def _doubt(self, run: Run, decision: StartLeg) -> tuple[str | None, str]:
+        """The call in doubt of the last leg that worked, and what it was seen to print. Legs that
+        were only asked for a checkpoint do not count, nor do legs that never replied. If no leg
+        counts, it is that of the rescued session."""
         for number in range(decision.leg - 1, 0, -1):
             folder = self.folder.leg(number)
             doubt = read(folder / "doubt")
             did_nothing = read(folder / "purpose") == "checkpoint" or not read(folder / "replied")
             if doubt is not None or not did_nothing:
-                return doubt
-        return run.origin.doubt if run.origin is not None else None
+                return doubt, read(folder / "doubt_printed") or ""
+        return (run.origin.doubt if run.origin is not None else None), ""
 
     def _relay(self, run: Run, decision: StartLeg, hand: Hand) -> Relay | None:
         """What a session has to know if another agent had the last leg."""

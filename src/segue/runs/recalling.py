@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from segue.core.handoffs.digest import Builder, left_out
+from segue.core.runs.machine.moves import too_large_to_resume
 from segue.core.runs.types import Run, RunState, StartLeg
 from segue.core.secrets.redact import redact
 from segue.runs.briefing.prompts import Prompts
@@ -18,6 +19,8 @@ from segue.runs.folders import read, read_json, write, write_json
 from segue.runs.legs.follower import LegFollower
 from segue.runs.legs.trackers.halts import Halt
 
+RECALLED = "recalled"
+"""The file in the folder of a leg whose prompt says what its session's own compaction left out."""
 _READY_AT = 0.5  # of the window: no agent compacts before
 _CATCH_UP_S = 0.5  # until the stream shows the compaction in which the agent waits
 
@@ -84,7 +87,7 @@ class Recaller:
             # Its stream is read first; a sub-agent's compaction is never in it.
             has_time = follower.times.clock.awake() - halt.since < _CATCH_UP_S
             return None if has_time else Recall(number, "", halt)
-        around = self._prompts.recall("", at_work=True)  # the user may have a longer template
+        around = self._prompts.recall("", moment="at_work")  # the user may have a longer template
         max_chars = max(0, follower.drive.halt_chars - len(around))
         known = self._left_out(run, halt.summary)
         if len(known) <= max_chars:
@@ -114,7 +117,7 @@ class Recaller:
         folder = Path(leg.folder)
         words = ""
         if recall.known:
-            words = self._prompts.recall(recall.known, at_work=True, is_cut=recall.is_cut)
+            words = self._prompts.recall(recall.known, moment="cut" if recall.is_cut else "at_work")
             self._digest.tell(words)
         if recall.halt is not None:
             if words:
@@ -136,13 +139,14 @@ class Recaller:
         many times as long, and a session that has compacted acts on its summary at once."""
         if not self._is_ready and run.reading is not None and run.reading.fraction >= _READY_AT:
             self._is_ready = True
-            self._prompts.recall(self._left_out(run, ""), at_work=True)
+            self._prompts.recall(self._left_out(run, ""), moment="at_work")
 
-    def keep(self, follower: LegFollower) -> None:
-        """Records whether the session must still be told what its own compaction left out."""
+    def keep(self, run: Run, follower: LegFollower) -> bool:
+        """Records whether the session must still be told what its own compaction left out. Returns
+        whether it must before what it said last counts: those words came after the compaction."""
         compactions, folder = follower.compactions, Path(follower.leg.folder)
         if not compactions.count:
-            return
+            return False
         follower.recalls.see_halts()
         known = [
             read_json(earlier / "compacted")
@@ -154,10 +158,18 @@ class Recaller:
         is_new = not summary or all((each or {}).get("summary") != summary for each in known)
         owed = is_new and compactions.count > follower.recalls.last_received
         write_json(folder / "compacted", {"owed": owed, "summary": summary})
+        if not owed or not run.policy.recall_after_compaction:
+            return False
+        if compactions.replies_after < compactions.count:
+            return False  # it compacted when it had finished
+        # Told with its prompt, it had nothing left to do.
+        has_nothing_to_do = read(folder / RECALLED) is not None and follower.work.call is None
+        return not has_nothing_to_do and self._left_out(run, compactions.summary) != ""
 
     def forgotten(self, run: Run, decision: StartLeg) -> str:
         """What the resumed session lost in its own compaction and was not told since."""
-        if not run.policy.recall_after_compaction or decision.prompt not in ("resume", "check"):
+        is_told = decision.prompt in ("resume", "recall", "check")
+        if not run.policy.recall_after_compaction or not is_told:
             return ""
         for number in range(decision.leg - 1, 0, -1) if decision.session_id else ():
             folder = self._folder_of(number)
@@ -191,10 +203,11 @@ def is_told_at_once(follower: LegFollower) -> bool:
 
 def _can_be_replaced(run: Run, follower: LegFollower) -> bool:
     """Whether ending it now loses nothing, for an agent that accepts no input: it is resumed with
-    the message, or, if that would make its session too large, handed over to a new one."""
+    the message, or, if its session grows by that and handoffs are on, handed over to a new one."""
     able = run.abilities
-    hands_over = able.resume_factor > 1 and run.policy.hard_mark <= 1
-    is_able = (able.resumes and able.resume_factor <= 1 and run.session_id != "") or hands_over
+    grows = able.resume_factor > 1
+    can_resume = able.resumes and run.session_id != "" and not (grows and too_large_to_resume(run))
+    is_able = can_resume or (grows and run.policy.hard_mark <= 1)
     is_idle = follower.is_between_tools or is_told_at_once(follower)
     return is_able and run.state is RunState.WORKING and is_idle
 

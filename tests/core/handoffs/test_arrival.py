@@ -138,3 +138,16 @@ def test_a_compaction_that_is_reported_twice_is_one_and_has_its_own_summary() ->
     assert (seen.count, seen.summary) == (2, "")
     seen.feed(Summary(text="second"))
     assert (seen.summary, seen.works_after) == ("second", 1)
+
+
+def test_a_compaction_that_is_reported_late_came_before_the_work_that_followed_it() -> None:
+    """Some agents show their compaction in another file than their work: the times decide."""
+    seen = Compactions(has_worked=True)
+    seen.feed(ToolCall(name="Bash", call_id="c", command="make", at=20.0))
+    seen.feed(ToolResult(call_id="c", at=21.0))
+    seen.feed(Compaction(phase="done", at=10.0))
+    assert (seen.count, seen.works_after, seen.results_after, seen.replies_after) == (1, 1, 1, 1)
+    seen.feed(Reply(text="That is it.", at=22.0))
+    seen.feed(Compaction(phase="done", at=30.0))
+    assert (seen.count, seen.works_after, seen.results_after, seen.replies_after) == (2, 1, 1, 1)
+    assert seen.is_after_work

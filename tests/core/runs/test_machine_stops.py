@@ -332,6 +332,47 @@ def test_one_that_grows_when_it_is_resumed_is_replaced_after_its_compaction_unas
     assert run.last(StartLeg).prompt == "continuation"
 
 
+def test_one_that_grows_and_may_not_be_handed_over_is_resumed_with_it() -> None:
+    run = led(Policy(soft_mark=2.0, hard_mark=2.0), abilities=Abilities(resume_factor=2.0))
+    run.tell(SessionReminded(leg=1, compaction=1, chars=900))
+    assert (run.last(EndLeg).how, run.run.ending) == ("gentle", "recall")
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_session_that_ends_its_turn_on_its_summary_alone_has_to_look_again(
+    is_replaced: bool,
+) -> None:
+    """Also if segue was about to end it for that, and it was faster."""
+    run = led(abilities=MUTE)
+    if is_replaced:
+        run.tell(SessionReminded(leg=1, compaction=1, chars=900))
+    run.ends(R.COMPLETED, is_untold=True)
+    assert run.legs()[1:] == [(2, "work", "recall", "s1")]
+    run.ends(R.RATE_LIMIT, retry_at=AT + 60)
+    run.waits()
+    assert run.legs()[2:] == [(3, "work", "recall", "s1")], "nobody has read it yet"
+    run.up()
+    run.ends(R.COMPLETED)
+    assert run.state is RunState.DONE
+
+
+def test_it_need_not_look_again_if_a_check_does_or_no_more_legs_are_allowed() -> None:
+    run = led(check="make")
+    run.ends(R.COMPLETED, is_untold=True)
+    run.last(RunCheck)
+    run = led(Policy(max_legs=1))
+    run.ends(R.COMPLETED, is_untold=True)
+    assert run.state is RunState.DONE
+
+
+def test_a_session_that_looks_again_and_again_in_vain_is_done() -> None:
+    run = led()
+    for _ in range(3):
+        run.ends(R.COMPLETED, is_untold=True)
+        run.up()
+    assert run.state is RunState.DONE
+
+
 def test_a_session_that_takes_words_is_not_ended_for_its_compaction() -> None:
     run = led(abilities=Abilities(talks=True))
     run.tell(SessionReminded(leg=1, compaction=1, chars=900))

@@ -91,6 +91,9 @@ class Drive(Struct, frozen=True, kw_only=True):
     works_on_compacted: bool = False
     """Its own compaction comes in the middle of a turn and leaves only a summary, which it acts on
     at once. Before that, it must be told what the summary left out, or it repeats work."""
+    compaction_mark: bytes = b""
+    """What every line of the session file has that tells of its own compaction, if its stream does
+    not; b"": the stream does, or `calls_from` is the file."""
     halt_chars: int = 0
     """How long a text it can be given between its own compaction and its next request
     (`agents/shared/halts`); 0: it does not wait for one."""

@@ -336,6 +336,7 @@ def _set(change: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
     A resumed session brings its summary along, so only a summary that was not there before is new.
     """
+    mark = {**mark, "at": instant(change.get("lastUpdated"))}
     for message in items(change, "messages"):
         state.sizes.setdefault(text(message, "id"), 0)
         words = joined(obj(message).get("content"))

@@ -50,9 +50,10 @@ IdleKind = Literal["calls", "replies", "tokens", "compactions"]
 Purpose = Literal["work", "checkpoint"]
 """What a leg is started for: the task, or only to ask its session for a checkpoint."""
 
-PromptKind = Literal["task", "resume", "check", "checkpoint", "continuation"]
-"""What a leg is told: the task as given; to continue; that the check failed; to write a checkpoint;
-the task again, with what is known about the work so far."""
+PromptKind = Literal["task", "resume", "recall", "check", "checkpoint", "continuation"]
+"""What a leg is told: the task as given; to continue; to look again, with what the session's own
+compaction left out; that the check failed; to write a checkpoint; the task again, with what is
+known about the work so far."""
 
 Strategy = Literal["checkpoint", "rules", "minimal"]
 """What a continuation contains: everything; what is known without the agent; only the task. If a
@@ -208,6 +209,7 @@ class Run(Struct, frozen=True, kw_only=True):
     ended_how: HowEnded = ""
     outcome_due: Outcome | None = None  # how the run ends once the leg that is being ended is over
     stop: Stop | None = None  # the last wait
+    is_untold: bool = False  # of the last leg that ended: see `LegEnded`
     checkpoint: int = 0  # the newest one's number; 0: there is none
     strategy: Strategy = "checkpoint"
     wait: Wait | None = None
@@ -346,6 +348,9 @@ class LegEnded(Fact, frozen=True, kw_only=True):
     limits: dict[str, float] = field(default_factory=dict)
     """Until when the accounts of the list's agents are limited, as far as it is known and they
     are."""
+    is_untold: bool = False
+    """What it said last is based on the summary of its own compaction, and nobody told it what that
+    left out."""
 
 
 class Checked(Fact, frozen=True, kw_only=True):

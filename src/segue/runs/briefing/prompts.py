@@ -37,22 +37,28 @@ class Prompts:
         *,
         checkpoint: Checkpoint | None,
         doubt: str | None,
+        printed: str = "",
         checked: tuple[int, str],
         forgotten: str = "",
         relay: continuation.Relay | None = None,
     ) -> str:
-        """The prompt of this leg. `doubt`: the last tool call, if its result is unknown. `checked`:
-        the exit code and output of the user's check. `forgotten`: what the session's own compaction
+        """The prompt of this leg. `doubt`: the last tool call, if its result is unknown. `printed`:
+        what segue saw of that result all the same, which a resumed session may lack. `checked`: the
+        exit code and output of the user's check. `forgotten`: what the session's own compaction
         left out and it has not been told since. `relay`: another agent worked on the run before."""
-        prompt = self._of(run, decision, checkpoint, doubt, checked, relay)
+        is_recall = forgotten != "" and decision.prompt == "recall"
+        if is_recall:
+            prompt = self.recall(forgotten, moment="done")
+        else:
+            prompt = self._of(run, decision, checkpoint, doubt, printed, checked, relay)
         if decision.session_id and decision.purpose == "work":
             prompt = continuation.with_user_words(prompt, run.unanswered_additions)
-        return f"{self.recall(forgotten)}\n{prompt}" if forgotten else prompt
+        return f"{self.recall(forgotten)}\n{prompt}" if forgotten and not is_recall else prompt
 
-    def recall(self, known: str, *, at_work: bool = False, is_cut: bool = False) -> str:
+    def recall(self, known: str, *, moment: continuation.RecallMoment = "resumed") -> str:
         """Tells a session what its own compaction left out."""
         template = self.templates[continuation.AFTER_COMPACTION]
-        return continuation.after_compaction(template, known=known, at_work=at_work, is_cut=is_cut)
+        return continuation.after_compaction(template, known=known, moment=moment)
 
     def _of(
         self,
@@ -60,6 +66,7 @@ class Prompts:
         decision: StartLeg,
         checkpoint: Checkpoint | None,
         doubt: str | None,
+        printed: str,
         checked: tuple[int, str],
         relay: continuation.Relay | None,
     ) -> str:
@@ -68,12 +75,13 @@ class Prompts:
                 return continuation.with_user_words(run.task, run.additions)
             case "checkpoint":
                 return self.request(run, run.why)
-            case "resume":
+            case "resume" | "recall":
                 return continuation.resume(
                     self.templates[continuation.RESUME],
                     reason=run.why or StopReason.UNKNOWN,
                     leg=decision.leg,
                     call_in_doubt=doubt,
+                    printed=printed,
                     changed=_changed(run, decision),
                 )
             case "check":

@@ -90,10 +90,12 @@ class LegFollower:
         is_only_asked: bool = False,
         request_bytes: int = 0,
         earlier: Pending | None = None,
+        has_worked: bool = False,
     ) -> None:
         """`file_from` is the size of the session's file when the leg began. For `ask_key` and
-        `is_only_asked` see `AnswerTracker`. `request_bytes` is the length of a request for a
-        checkpoint. `earlier`: the output of an earlier leg of the same agent."""
+        `is_only_asked` see `AnswerTracker`, for `has_worked` see `Compactions`. `request_bytes` is
+        the length of a request for a checkpoint. `earlier`: the output of an earlier leg of the
+        same agent."""
         self.leg, self.number, self.drive, self.profile = leg, number, drive, profile
         self.env, self.session_id = env, session_id
         self.stream = LegStream(Path(leg.folder) / "stdout", profile, run.cwd)
@@ -107,7 +109,8 @@ class LegFollower:
         self._request_bytes = request_bytes + drive.message_adds_bytes
         self.times, self.work = LegTimes(clock, run.leg_since), LastWork()
         halts = Halts(Path(leg.folder)) if drive.halt_chars else None
-        self.refusals, self.recalls = Refusals(), Recalls(run.id, number, halts)
+        self.refusals = Refusals()
+        self.recalls = Recalls(run.id, number, halts, has_worked=has_worked)
         self.cut_call = CutCall()
         idle = idle or Idle(run.policy)
         idle.begin(progress.mark(), anew=run.circles is not None)
@@ -398,6 +401,7 @@ class LegFollower:
                     self._called_at = self.times.awake
             case ToolResult():
                 self.pending.feed(event)
+                self.work.finished(event)
                 self.asking.drop_work()  # some record words after the call that they belong to
                 if not self.live.open_calls:
                     self.work.idle()
@@ -457,12 +461,14 @@ class LegFollower:
             self.times.output()
         facts: list[AnyFact] = []
         for event in self.file.events(now):
+            self._count_compaction(event)
+            if not self.file.is_followed:
+                continue
             if isinstance(event, Reply | ToolCall):
                 facts += self._reply(acted=isinstance(event, ToolCall))
             facts += self._judge(event, now)
             self.cut_call.feed(event)
             self.refusals.feed(event)
-            self._count_compaction(event)
         size = self.file.size()
         if size is None or size.used_tokens is None:
             return facts

@@ -40,6 +40,7 @@ from segue.views.verdicts import duration, time_of_day
 _PROMPTS = {
     "task": "a new session starts with the task",
     "resume": "resuming the same session",
+    "recall": "telling the session what its own compaction left out",
     "check": "telling the session that the check failed",
     "checkpoint": "asking its session for a checkpoint",
     "continuation": "a new session continues",

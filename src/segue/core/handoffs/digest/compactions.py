@@ -2,6 +2,7 @@
 what the summary leaves out is gone unless somebody who saw it repeats it."""
 
 import re
+from math import inf
 
 import msgspec
 
@@ -23,9 +24,15 @@ _BESIDES = (
 
 
 class Compactions:
-    """Counts a session's own compactions, and keeps what the last one left of the conversation."""
+    """Counts a session's own compactions, and keeps what the last one left of the conversation.
 
-    def __init__(self) -> None:
+    Some agents report them elsewhere than their work, so an event may come after one that followed
+    it: if both have a time, that decides.
+    """
+
+    def __init__(self, *, has_worked: bool = False) -> None:
+        """`has_worked`: the session called tools before the first event, and was not told since
+        what an earlier compaction left out."""
         self.count = 0
         self.summary = ""
         """The summary of the last one; "" if the records do not have it."""
@@ -33,6 +40,8 @@ class Compactions:
         """The number of the last one after which the session called a tool, and so continued."""
         self.results_after = 0
         """The number of the last one after which a tool of the session finished."""
+        self.replies_after = 0
+        """The number of the last one after which the model replied."""
         self.is_after_work = False
         """Whether the session called a tool between the last one and the one before. A session that
         only compacts is not told the same thing again and again."""
@@ -40,9 +49,10 @@ class Compactions:
         """Whether nothing says that the session continues after the last one."""
         self.is_under_way = False
         """Whether one has begun and not ended."""
-        self._has_worked = False
+        self._has_worked = has_worked
         self._is_fresh = False  # the summary is newer than all work
         self._is_done = False  # nothing was done since the last one, so the result is the same
+        self._replied_at = self._called_at = self._finished_at = -inf
 
     def feed(self, event: Event) -> None:
         """Takes the next event of the session. Some agents record the summary first, others that it
@@ -64,12 +74,29 @@ class Compactions:
                 self._is_done = True
                 if not self._is_fresh:
                     self.summary = ""
+                if event.at is not None:
+                    self._catch_up(event.at)
             case Reply() | ToolCall():
                 self._is_fresh = self._is_done = False
+                self.replies_after, self._replied_at = self.count, _time(event)
                 if isinstance(event, ToolCall):
                     self.works_after, self._has_worked = self.count, True
+                    self._called_at = _time(event)
             case ToolResult():
-                self.results_after = self.works_after
+                self.results_after, self._finished_at = self.works_after, _time(event)
+
+    def _catch_up(self, at: float) -> None:
+        """Counts what came before the last one, and happened after it."""
+        if self._replied_at > at:
+            self.replies_after, self._is_done = self.count, False
+        if self._called_at > at:
+            self.works_after, self._has_worked = self.count, True
+            if self._finished_at >= self._called_at:
+                self.results_after = self.count
+
+
+def _time(event: Event) -> float:
+    return -inf if event.at is None else event.at
 
 
 def left_out(

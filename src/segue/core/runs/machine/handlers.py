@@ -127,7 +127,7 @@ def reminded(run: Run, fact: SessionReminded, context: RunContext) -> RunStep:
     message, or replaced if that would make their session too large."""
     if run.abilities.talks or run.is_due or run.asked or run.ended_how:
         return RunStep(run)
-    if run.abilities.resume_factor > 1:
+    if run.abilities.resume_factor > 1 and run.policy.hard_mark <= 1:
         reason = "its own compaction left out something that it needs"
         return hand_over(run, context, reason, now=False, is_asked=False)
     what = "its own compaction left out something it needs: resuming it with that"

@@ -11,6 +11,7 @@ from segue.core.runs.due import handed_over_at
 from segue.core.runs.machine import relays
 from segue.core.runs.machine.moves import (
     RunContext,
+    cap_reached,
     compose,
     fail,
     finish,
@@ -323,11 +324,22 @@ def _by_verdict(run: Run, fact: LegEnded, context: RunContext) -> RunStep:
 def _completed(run: Run, context: RunContext) -> RunStep:
     if run.unanswered_additions and run.has_replied:
         return go_on(run, context, "completed, but the user has something to add: resuming")
+    if _must_look_again(run, context):
+        what = "completed, but its own compaction left out something it was not told: resuming"
+        return go_on(run, context, what, prompt="recall")
     if not run.check:
         return finish(run, RunState.DONE, outcomes.completed(run))
     return RunStep(
         replace(settle(run), state=RunState.CHECKING), (RunCheck(reason="completed: checking it"),)
     )
+
+
+def _must_look_again(run: Run, context: RunContext) -> bool:
+    """Whether a session that says it is done has to look once more, because it said so on nothing
+    but the summary of its own compaction. The user's check, if there is one, looks better."""
+    if not run.is_untold or run.check or run.strict or not run.has_replied:
+        return False
+    return cap_reached(run, context.at) is None and _guard(run) is None
 
 
 def _reason(run: Run, stop: Stop) -> StopReason:
@@ -358,6 +370,7 @@ def _count(run: Run, fact: LegEnded, *, guards: bool = True) -> Run:
         is_live=False,
         leg_since=None,
         stop=fact.stop,
+        is_untold=fact.is_untold,
         has_replied=run.has_replied or fact.replied,
         leg_replied=run.leg_replied or fact.replied,
         active_s=run.active_s + max(0.0, fact.active_s),

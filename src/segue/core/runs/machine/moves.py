@@ -183,15 +183,15 @@ def wall_cap(run: Run) -> Cap:
     return Cap("max_wall_s", f"timed out: {allowed} since it was created", outcomes.TIMED_OUT)
 
 
-def go_on(run: Run, context: RunContext, reason: str) -> RunStep:
-    """Resumes the same session. If it never replied, sends its prompt to a new session; if it
-    cannot be resumed, hands over."""
+def go_on(run: Run, context: RunContext, reason: str, *, prompt: PromptKind = "resume") -> RunStep:
+    """Resumes the same session, with this prompt. If it never replied, sends its prompt to a new
+    session; if it cannot be resumed, hands over."""
     if run.has_replied:
         why = _why_not_resumed(run)
         if why:
             return no_session(run, why) if run.strict else compose(run, f"{reason}; {why}")
-        unheard = run.prompt == "check" and not run.leg_replied
-        prompt: PromptKind = "check" if unheard else "resume"
+        if run.prompt in ("check", "recall") and not run.leg_replied:
+            prompt = run.prompt  # unheard
         session_id = run.session_id
         return start(
             run, context, reason, state=RunState.RESUMING, prompt=prompt, session_id=session_id

@@ -13,11 +13,13 @@ class Recalls:
     `last_sent` is the last one about which segue has sent the session a message, `last_received`
     the last one whose message is part of the conversation, and `last_cut` the last one after which
     its turn was interrupted so that it gets the message before it acts. `halts`: where an agent
-    that can waits for the message before it continues.
+    that can waits for the message before it continues. `has_worked`: see `Compactions`.
     """
 
-    def __init__(self, run_id: str, leg: int, halts: Halts | None = None) -> None:
-        self.compactions = Compactions()
+    def __init__(
+        self, run_id: str, leg: int, halts: Halts | None = None, *, has_worked: bool = False
+    ) -> None:
+        self.compactions = Compactions(has_worked=has_worked)
         self.halts = halts
         self.last_sent = self.last_received = self.last_cut = 0
         self._name = f"segue:recall:{run_id}:{leg}"

@@ -3,6 +3,7 @@ says."""
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from segue.agents.contracts.drive import Drive
 from segue.agents.contracts.profile import Profile, Record
@@ -22,7 +23,8 @@ class SessionFileTracker:
 
     `path` is "" until the location of the file is known. If the agent's drive says that the file
     reports calls (`calls_from`), `events` returns its events, each once, from `file_from` on, which
-    is the size of the file when the leg began. Problems with the file raise nothing.
+    is the size of the file when the leg began; if it reports compactions (`compaction_mark`), only
+    those. Problems with the file raise nothing.
     """
 
     def __init__(
@@ -41,8 +43,8 @@ class SessionFileTracker:
 
     @property
     def is_followed(self) -> bool:
-        """Whether its events are being read."""
-        return self._tail is not None
+        """Whether all its events are being read."""
+        return self._tail is not None and self._drive.calls_from == "file"
 
     def look(self, session_id: str, awake: float, *, at_once: bool = False) -> bool:
         """Whether there is something new in it. False if it is unknown or missing, or was just
@@ -63,13 +65,18 @@ class SessionFileTracker:
         return before != self._stamp
 
     def events(self, now: float) -> Iterator[Event]:
-        """The new events, if the file reports calls; `is_followed` from then on."""
-        if self._drive.calls_from != "file":
+        """The new events, if the file reports calls or compactions; `is_followed` from then on if
+        it reports calls."""
+        mark = self._drive.compaction_mark
+        if self._drive.calls_from != "file" and not mark:
             return
         if self._tail is None:
             self._tail = Tail(self.path, self._from)
+            if mark:  # a resumed session repeats its earlier summaries
+                self._live.feed(_marked(self.path, self._from, mark), now)
         for _ in range(_READS):
-            yield from self._live.feed(self._tail.read(), now)
+            lines = self._tail.read()
+            yield from self._live.feed([line for line in lines if mark in line], now)
             if not self._tail.has_more:
                 break
 
@@ -90,7 +97,7 @@ class SessionFileTracker:
 
     def replay(self, now: float) -> Iterator[Event]:
         """Everything that the leg added to it, for an agent whose file was not followed."""
-        if self.is_followed or not self.path:
+        if self._tail is not None or not self.path:
             return
         live = Live(self._profile)
         with Tail(self.path, self._from) as rest:
@@ -101,6 +108,19 @@ class SessionFileTracker:
         """Closes the file."""
         if self._tail is not None:
             self._tail.close()
+
+
+def _marked(path: str, until: int, mark: bytes) -> list[bytes]:
+    """The lines before this byte that contain the mark."""
+    found: list[bytes] = []
+    with suppress(OSError), open(path, "rb") as file:
+        for line in file:
+            until -= len(line)
+            if until < 0:
+                break
+            if mark in line:
+                found.append(line)
+    return found
 
 
 def _look_at_end(path: str, size: int, profile: Profile) -> Look | None:
