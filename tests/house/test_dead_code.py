@@ -60,8 +60,11 @@ class Survey(ast.NodeVisitor):
             self.visit(module)
 
     def _note_constants(self, line: ast.stmt) -> None:
-        targets = [line.target] if isinstance(line, ast.AnnAssign) else []
-        targets = list(line.targets) if isinstance(line, ast.Assign) else targets
+        targets: list[ast.expr] = []
+        if isinstance(line, ast.AnnAssign):
+            targets = [line.target]
+        elif isinstance(line, ast.Assign):
+            targets = line.targets
         for node in (each for target in targets for each in ast.walk(target)):
             if isinstance(node, ast.Name) and not node.id.startswith("__"):
                 self.constants[node.id] = f"{self._place}:{node.lineno}"
