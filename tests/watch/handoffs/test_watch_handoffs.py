@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from support.terminals.tui import Tui, open_tui
 from support.watch.handoffs import AT_ONCE, await_job
-from support.watching import Watching, begin_work, done, watching
+from support.watching import LIMIT_S, Watching, begin_work, done, watching
 
 from segue.agents.claude import setup as claude_settings
 from segue.cli.tools.setup import hook_groups
 from segue.core.handoffs import document as documents
 from segue.drill.model.ask import Kind
-from segue.drill.scenarios.types import Context, Job, Scenario, ScenarioRule
+from segue.drill.scenarios.types import Context, Job, Scenario, ScenarioFact, ScenarioRule
 
 STEPS = [
     "waiting", "asking", "asked", "written", "clearing", "cleared", "resuming", "resumed", "done",
@@ -114,6 +114,26 @@ def test_a_tenth_of_the_window_every_half_second_is_handed_over_before_the_agent
         assert (first["outcome"], first["source"]) == ("done", "agent")
         await_job(tui, job)
         assert not any(request.kind is Kind.COMPACTION for request in tui.requests)
+
+
+def test_what_an_agents_own_compaction_lost_is_in_the_next_document(tmp_path: Path) -> None:
+    """codex has no hook that could tell it at once, and compacts before segue watches. Its summary
+    has no fact, and neither has what it writes itself."""
+    wording = "lease granted under the name {}"
+    fact = ScenarioFact(kind="printed", told_in=2, needed_from=13, wording=wording, amid=True)
+    job = Job(steps=14, step_s=0.6, output_bytes=6_000, prints="log", facts=[fact])
+    context = Context(fills_after_steps=6.5)
+    scenario = Scenario(about="", job=job, context=context, summary="lazy")
+    with open_tui("codex", tmp_path, scenario) as tui:
+        begin_work(tui)
+        compacts = lambda: any(each.kind is Kind.COMPACTION for each in tui.requests)  # noqa: E731
+        tui.until(compacts, LIMIT_S, "its own compaction")
+        with watching(tmp_path / "segue", tui.env, "--auto") as watch:
+            await_job(tui, job)
+            (note, *_) = watch.notes("metrics")
+            assert note.data["outcome"] == "done"
+            document = Path(watch.notes("handoff")[0].data["cycle"]["file"]).read_text()
+            assert document.count("lease granted under the name w") == 1
 
 
 def test_two_that_cross_together_are_both_handed_over_and_none_loses_work(tmp_path: Path) -> None:
