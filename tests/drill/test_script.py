@@ -13,7 +13,7 @@ from segue.core.sessions.spend import Spend
 from segue.drill.model.answer import ModelAnswer, ModelReply, Refusal
 from segue.drill.model.ask import Ask, Call, Kind, Part
 from segue.drill.model.script import Script
-from segue.drill.scenarios.types import Context, Job, Scenario, ScenarioRule
+from segue.drill.scenarios.types import Context, Job, Scenario, ScenarioFact, ScenarioRule
 
 NOW = 1_800_000_000.0
 PROMPT = Part("user", "Do the job of 5 numbered steps.")
@@ -136,6 +136,17 @@ def test_a_step_that_fails_again_and_again_is_given_up() -> None:
         parts += [Part("assistant", "", reply.calls), result(reply.calls[0], "no", is_error=True)]
     assert commands.count("sh job/step 1") == 3
     assert model.last == "gives up"
+
+
+def test_a_step_that_was_given_up_is_done_once_what_it_needs_is_told() -> None:
+    fact = ScenarioFact(kind="printed", told_in=1, needed_from=2)
+    model = script(job=Job(steps=5, output_bytes=100, facts=[fact]))
+    tries = [Part("user", marker(1))]
+    for _ in range(3):
+        tries += [Part("assistant", "", (Call("c", "sh job/step 2"),)), Part("tool", "needs it")]
+    assert asked(model, [PROMPT, *tries]).startswith("The next step fails again")
+    told = Part("user", "fact 1 is w1234567")
+    assert asked(model, [PROMPT, *tries, told]) == "sh job/step 2 w1234567"
 
 
 def test_calls_have_the_agents_own_tool_and_an_id_that_is_new() -> None:
