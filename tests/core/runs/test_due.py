@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -281,6 +282,23 @@ def test_what_a_session_began_with_does_not_grow_by_being_resumed() -> None:
             read(run, size, opening=opening)
         # 42.5% may be asked, or 52.5% if 20% of that is not doubled
         assert run.run.is_due is bool(due)
+
+
+def test_what_a_resume_added_is_no_turn_of_its_work() -> None:
+    """Otherwise sessions would be handed over after two turns, because one might be that large."""
+    run = led(abilities=GEMINI)
+    read(run, 1, opening=1)
+    grow(run, 4, 7, 10)
+    run.ends(StopReason.CRASH, progressed=True)
+    run.up()
+    grow(run, 10, 22, 25, 28)
+    assert not run.run.is_due
+    assert [after - before for before, after in pairwise(run.run.sizes)].count(tokens(12)) == 0
+    run.ends(StopReason.CONTEXT_EXHAUSTED, progressed=True)
+    run.hands_over()
+    read(run, 2, opening=2)
+    grow(run, 5, 8, 11, 14, 17, 20, 23)
+    assert not run.run.is_due
 
 
 def test_sizes_that_another_segue_reads_once_more_are_no_turns() -> None:

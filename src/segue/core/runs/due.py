@@ -47,6 +47,7 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
     """Returns the run with this reading, and with what it adds to the growth."""
     # Where the agent acts by itself is known once its window is.
     known = fact.enforced_tokens or run.abilities.enforced_tokens
+    loaded_leg = run.loaded_leg
     run = _loaded(_read(run, fact), fact)
     run = replace(
         run,
@@ -56,6 +57,8 @@ def measured(run: Run, fact: ContextMeasured) -> Run:
         request_tokens=fact.request_tokens,
         abilities=replace(run.abilities, enforced_tokens=known),
     )
+    if run.loaded_leg != loaded_leg and not fact.opening_tokens:
+        run = _without_jump(run, fact.reading.used_tokens)
     used, sizes = fact.reading.used_tokens, run.sizes
     if run.opened is None and fact.reading.at is not None:
         run = replace(run, opened=(fact.reading.at, used))
@@ -97,6 +100,17 @@ def _loaded(run: Run, fact: ContextMeasured) -> Run:
     if run.replies > 0 and before is not None and used == before.used_tokens:
         return run
     return replace(run, loaded_leg=run.leg, loaded_tokens=used if run.replies > 0 else 0)
+
+
+def _without_jump(run: Run, used_tokens: int) -> Run:
+    """The session was resumed, and has grown by that: no turn of its work did. Its earlier sizes
+    are what they would have been had it been resumed before."""
+    jump = used_tokens - run.sizes[-1] if run.sizes and run.replies > 0 else 0
+    if jump <= 0:
+        return run
+    first = len(run.sizes) - min(run.replies, len(run.sizes))
+    raised = (size + jump for size in run.sizes[first:])
+    return replace(run, sizes=(*run.sizes[:first], *raised))
 
 
 def marks_of(run: Run) -> Marks:
