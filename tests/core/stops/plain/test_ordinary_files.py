@@ -27,7 +27,7 @@ def tails() -> list[tuple[str, str]]:
         *sources[::step],
         *texts,
         *(HERE / "src").rglob("*.toml"),
-        *HERE.glob("tests/**/*.py"),
+        *sorted(HERE.glob("tests/**/*.py"))[::3],  # they are much alike
     ]
     return [
         (str(file.name), "\n".join(file.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]))
