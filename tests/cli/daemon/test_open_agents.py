@@ -188,11 +188,14 @@ def test_it_is_used_as_without_segue_and_handed_over_and_resumed_by_the_daemon(
             outside.until(lambda: person.told("#{pane_width} #{pane_height}") == "100 35", "size")
             # It is left, and works on; it is returned to.
             words = "x" * 79 + "\n"
+            person.tui.hold(8)  # above the mark, and before the end
             person.paste(desktop.prompt + "\n\nNever mind this:\n" + words * 64)
             watch.until(lambda: asks, "a request", LATE_S)
             told = [part.text for part in asks[0].parts if part.role == "user"]
             assert sum(text.count(words.strip()) for text in told) == 64
             person.leave()
+            watch.until(watch.steps, "the mark", LATE_S)
+            person.tui.let_go()
             watch.until(lambda: watch.steps()[-1:] == ["done"], "the handoff", LATE_S)
             # From another terminal: one inside a tmux, which is not the one it sits in.
             outer = outside.run("tmux", "-f", "/dev/null", "-S", str(place / "outer"), *IN_TMUX)

@@ -26,6 +26,7 @@ from segue.agents import terminals
 from segue.agents.contracts.terminal import Terminal
 from segue.core.terminals.screen import PaneCapture, Screen
 from segue.drill import casts
+from segue.drill.casts.installed import write
 from segue.drill.model import server
 from segue.drill.model.ask import Ask, Kind
 from segue.drill.model.connection import READ_BYTES
@@ -48,6 +49,8 @@ _FLAGS = {
     "codex": ("--no-daemon", "--dangerously-bypass-approvals-and-sandbox", "-m", "drill-model"),
     "opencode": (),
 }
+_STILL = {"opencode": (".local/state/opencode/kv.json", {"animations_enabled": False})}
+"""Nobody reads how it spins, and half of its work is to draw that."""
 _POSITION = "#{cursor_x} #{cursor_y} #{pane_width} #{alternate_on} #{pane_height}"
 _SHELL = ("sh", "-i")
 
@@ -83,6 +86,8 @@ class Server:
         for place in (self.home, self.home / "tmp", self.project):
             place.mkdir(parents=True)
         self.prompt = job.make(self.project, work or Job())
+        self.held = folder / "held"
+        _make_holdable(self.project, self.held)
         self._given = env
         self._settings, self._prepare = settings, prepare
         self._window_tokens, self._options = window_tokens, options
@@ -129,6 +134,8 @@ class Server:
             options=self._options,
         )
         self.cast.prepare(stage)
+        if self.agent in _STILL:
+            write(stage, *_STILL[self.agent])
         if self._settings is not None:
             folder = self.home / ".claude"
             (folder / "settings.json").write_text(json.dumps(self._settings))
@@ -281,6 +288,14 @@ class Tui:
             if now.lines != before.lines or now.cursor != before.cursor:
                 before, since = now, time.monotonic()
 
+    def hold(self, step: int) -> None:
+        """From this step of the job on, the agent's command waits until `let_go`: however late
+        others are, they find the work where the test wants it."""
+        self.place.held.write_text(f"{step}\n")
+
+    def let_go(self) -> None:
+        self.place.held.unlink()
+
     def session(self) -> str:
         """The id of the newest session in the agent's home; "" if there is none."""
         stage = casts.PlayStage(home=self.home, project=self.project, port=0, window_tokens=1)
@@ -366,6 +381,17 @@ def open_tui(
     )
     with place.running():
         yield _begin(place, flags, in_shell)
+
+
+def _make_holdable(project: Path, held: Path) -> None:
+    step = project / "job" / "step"
+    first, rest = step.read_text().split("\n", 1)
+    wait = (
+        f'while [ "$1" -ge "$(cat {shlex.quote(str(held))} 2>/dev/null || echo 9999)" ]; do\n'
+        "    sleep 0.05\ndone\n"
+    )
+    step.write_text(f"{first}\n{wait}{rest}")
+    job._git(project, "commit", "-q", "--amend", "--no-edit", "-a")
 
 
 def _terminal(agent: str) -> Terminal:

@@ -149,9 +149,11 @@ def test_two_that_cross_together_are_both_handed_over_and_none_loses_work(tmp_pa
         ) as watch,
     ):
         for tui in (one, other):
+            tui.hold(9)  # so that neither is finished before its turn comes
             begin_work(tui)
-        watch.until(lambda: len(watch.notes("metrics")) == 2, "both handoffs")
+        watch.until(lambda: len(watch.notes("metrics")) == 2, "both handoffs", 2 * LIMIT_S)
         for tui in (one, other):
+            tui.let_go()
             await_job(tui, GROWS)
         first, second = (note.data for note in watch.notes("metrics"))
         assert (first["outcome"], second["outcome"]) == ("done", "done")

@@ -28,8 +28,9 @@ soft_mark = 0.20
 hard_mark = 0.20
 """
 # Above the mark after some steps, and far from full after the last one.
-JOB = Job(steps=8, step_s=1.0, output_bytes=4_000)
+JOB = Job(steps=10, step_s=1.0, output_bytes=4_000)
 CONTEXT = Context(fills_after_steps=14, refuses=False)
+OFF = "[policy]\nsoft_mark = 2.0\nhard_mark = 2.0\n"
 WORK = (Kind.MAIN, Kind.CONTINUATION, Kind.HANDOFF)
 
 
@@ -83,10 +84,15 @@ def untouched(watch: Watching, tui: Tui) -> None:
 def reread(watch: Watching, config: str) -> None:
     """Other settings; and whoever asks the daemon for something after that is answered after it had
     a chance to act on all that it knows."""
+
+    def reloads() -> int:
+        return watch.said.read_text().count("was reloaded")
+
+    before = reloads()
     (watch.home / "config.toml").write_text(config)
     assert watch.process is not None
     os.kill(watch.process.pid, signal.SIGHUP)
-    watch.until(lambda: "was reloaded" in watch.said.read_text(), "the config")
+    watch.until(lambda: reloads() > before, "the config")
 
 
 def idle_and_full(tui: Tui, home: Path, config: str) -> None:
@@ -138,9 +144,16 @@ def test_what_the_user_interrupts_above_the_mark_is_left_to_them_until_their_nex
         untouched(watch, tui)
         assert asked(tui) == requests
 
+        was_resting = cycle(watch)["step"] == "resting"
+        if was_resting:  # the turn lasts until the daemon has seen it
+            tui.hold(1)
         tui.submit("Go on.")
-        if cycle(watch)["step"] == "resting":
-            watch.until(lambda: cycle(watch)["step"] == "done", "the handoff")
+        if was_resting:
+            watch.until(lambda: cycle(watch)["step"] != "resting", "the user's turn")
+            tui.let_go()
+            watch.until(lambda: any(step == "done" for step in watch.steps()), "the handoff")
+        # The words that a new session begins with are above this mark already.
+        reread(watch, OFF)
         tui.until(lambda: done(tui, JOB) == JOB.steps, LIMIT_S, "the job")
         assert jobs.check(tui.project, JOB, finished=True).is_whole
 
