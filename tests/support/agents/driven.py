@@ -52,7 +52,7 @@ def enclosed(file: str, play: str, folder: Path, agent: str) -> None:
         env={**os.environ, **looking},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=400,  # each wait in there has its own limit
         check=False,
     )
     assert done.returncode == 0, done.stderr

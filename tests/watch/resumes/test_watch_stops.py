@@ -124,7 +124,7 @@ def at_work(tui: Tui) -> None:
 
 def stop_after(watch: Watching, seq: int, is_so: Callable[[Note], bool] = lambda n: True) -> Note:
     found: list[Note] = watch.until(
-        lambda: [n for n in watch.notes("stop") if n.seq > seq and is_so(n)], "a stop", 20
+        lambda: [n for n in watch.notes("stop") if n.seq > seq and is_so(n)], "a stop"
     )
     return found[0]
 
