@@ -26,7 +26,6 @@ from segue.views import verdicts as render
 
 RECORDINGS = Path(__file__).parents[2] / "data" / "recordings"
 FUZZ_ROUNDS = 600
-FUZZ_BUDGET_S = 15.0
 
 
 # --- anything at all ----------------------------------------------------------------------------
@@ -203,11 +202,7 @@ def test_damaged_recordings_get_a_verdict() -> None:
     runs = _recorded()
     assert runs
     faults: dict[str, str] = {}
-    until, rounds = time.monotonic() + FUZZ_BUDGET_S, 0
     for number in range(FUZZ_ROUNDS):
-        if time.monotonic() > until:
-            break
-        rounds += 1
         agent, recording = pick.choice(runs)
         sources = []
         for kind in ("stdout", "stderr", "transcript"):
@@ -230,4 +225,3 @@ def test_damaged_recordings_get_a_verdict() -> None:
             name = f"{type(fault).__name__}: {str(fault)[:80]}"
             faults.setdefault(name, f"round {number}, {agent} {recording['name']}")
     assert faults == {}
-    assert rounds >= FUZZ_ROUNDS // 4
