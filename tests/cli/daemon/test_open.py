@@ -58,7 +58,8 @@ class Place:
     def told(self, what: str) -> list[Any]:
         if not self.log.exists():
             return []
-        values = [json.loads(line) for line in self.log.read_text().splitlines()]
+        whole, _, _ = self.log.read_text().rpartition("\n")  # the last line may be half written
+        values = [json.loads(line) for line in whole.splitlines()]
         return [value[what] for value in values if what in value]
 
     def read(self) -> str:

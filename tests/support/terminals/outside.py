@@ -48,8 +48,10 @@ class Outside:
         self.reader.start()
 
     def begin(self) -> None:
-        """Until its shell is there."""
+        """Until its shell is there. A tmux sets its modes after the first prompt, and before it
+        shows what a command prints."""
         self.until(lambda: b"$ " in self.sent, "its shell")
+        assert self.run("true").wait("its first command") == 0
         self.before = termios.tcgetattr(self.leader)
         self.modes_before = self.modes()
 

@@ -53,7 +53,8 @@ class Sat:
 
     def messages(self) -> list[str]:
         try:
-            return [json.loads(line) for line in self.file.read_text("utf-8").splitlines()]
+            whole, _, _ = self.file.read_text("utf-8").rpartition("\n")
+            return [json.loads(line) for line in whole.splitlines()]
         except FileNotFoundError:
             return []
 
