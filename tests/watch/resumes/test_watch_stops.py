@@ -206,7 +206,8 @@ def test_the_verdict_is_right_and_nothing_is_done_where_nothing_is_switched_on(
         assert closed.data["details"]["exit_type"] == "terminal_closed"
         assert verdict(watch, closed)["why"] == NOT_RESUMING
         assert {*decisions(watch)} == {"leave"}
-        assert len(watch.notes("stop")) == (3 if agent == "opencode" else 4)
+        stops = [(note.data["reason"], note.data["state"]) for note in watch.notes("stop")]
+        assert len(stops) == (3 if agent == "opencode" else 4), stops
         assert watch.notes("order", "back") == []
 
 
