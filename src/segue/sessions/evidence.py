@@ -47,6 +47,8 @@ class LatestTurn(Struct, frozen=True, kw_only=True):
     ended_at: float | None = None  # by the record's own time
     spoken_at: float | None = None  # the newest prompt, as far as it was searched
     tool_runs: bool = False  # a call has no result yet
+    may_continue: bool = False
+    """It has ended, unless the agent is about to continue: its records do not show that yet."""
 
 
 def latest(agent: str, path: str, session_id: str) -> LatestTurn:
@@ -70,6 +72,7 @@ def latest_in(events: Iterable[Event]) -> LatestTurn:
     ended_at: float | None = None
     spoken_at: float | None = None
     calls: set[str] = set()
+    may_continue = False
     for event in events:
         if isinstance(event, Prompt | Reply | ToolCall | ToolResult | Usage):
             # What an agent writes about an interrupted tool comes after the end of its turn.
@@ -85,8 +88,15 @@ def latest_in(events: Iterable[Event]) -> LatestTurn:
         elif isinstance(event, Failure) and (isinstance(event, Ended) or event.reason is not None):
             by_user = event.reason is StopReason.USER_EXIT
             turn, ended_at = ("interrupted" if by_user else "over"), event.at
+            may_continue = isinstance(event, Ended) and event.may_continue
             calls.clear()
-    return LatestTurn(turn=turn, ended_at=ended_at, spoken_at=spoken_at, tool_runs=bool(calls))
+    return LatestTurn(
+        turn=turn,
+        ended_at=ended_at,
+        spoken_at=spoken_at,
+        tool_runs=bool(calls),
+        may_continue=may_continue,
+    )
 
 
 def recent(agent: str, path: str, session_id: str, count: int = 1) -> list[Event]:

@@ -368,7 +368,7 @@ def test_killed_run_has_no_end_in_the_database() -> None:
 
 def test_message_over_without_finish_or_error_was_given_up_while_retrying() -> None:
     assert untimed(events({"id": "msg_1", "role": "assistant", "time": {"completed": 2}})) == [
-        Ended(reason=StopReason.USER_EXIT, code="no finish")
+        Ended(reason=StopReason.USER_EXIT, code="no finish", may_continue=True)
     ]
 
 

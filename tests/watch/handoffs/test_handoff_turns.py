@@ -22,6 +22,8 @@ from segue.core.handoffs.machine.types import AnyFact, HandoffStep, Ready, Termi
 from segue.core.resumes.decisions import Resume, StoppedSession
 from segue.core.terminals.screen import Screen
 from segue.errors import SegueError
+from segue.sessions.evidence import LatestTurn
+from segue.watch.handoffs.observer import CONTINUES_S
 from segue.watch.resumes.pending import Pending
 
 # Whose move it is
@@ -275,3 +277,19 @@ def test_a_session_that_nothing_runs_any_more_is_not_handed_over(scene: Scene) -
     (agent,) = scene.agents
     with pytest.raises(SegueError, match="no agent has it open"):
         scene.watch.handoffs.begin(scene.see(agent, process=False))
+
+
+def test_a_turn_that_only_looks_interrupted_before_it_continues_is_no_reason_to_cancel(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """opencode's records, when it is about to compact, are those of a turn that was given up."""
+    (agent,) = scene.agents
+    scene.use(agent, 175_000)
+    agent.obeys = False
+    scene.until(HandoffStep.ASKED)
+    gap = LatestTurn(turn="interrupted", ended_at=scene.clock.at, may_continue=True)
+    monkeypatch.setattr(scene.watch.state.records, "latest", lambda *args: gap)
+    scene.tick(CONTINUES_S / 2)
+    assert scene.cycles()[0]["step"] == "asked"
+    scene.tick(CONTINUES_S)
+    assert scene.cycles()[0]["step"] == "cancelled"

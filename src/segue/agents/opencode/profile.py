@@ -240,7 +240,9 @@ class _Teller:
         elif not finish and ident not in self.done:
             # It ended without a finish and without an error: given up while waiting to retry
             # (measured: abort and Ctrl+C), or about to compact, in which case more follows.
-            self.last = Ended(reason=StopReason.USER_EXIT, code="no finish", **put)
+            self.last = Ended(
+                reason=StopReason.USER_EXIT, code="no finish", may_continue=True, **put
+            )
 
     def part(self, part: JSON, put: Put) -> Iterator[Event]:
         kind, ident = text(part, "type"), text(part, "messageID")

@@ -141,6 +141,8 @@ class Ended(Failure, frozen=True, kw_only=True):
     """
 
     ok: bool = False
+    may_continue: bool = False
+    """Its records look the same for a moment if the agent is about to continue."""
 
 
 class Other(Event, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from segue.agents import terminals
 from segue.agents.contracts.terminal import Terminal
@@ -48,6 +49,8 @@ STABLE_S = 1.0
 LONG_S = 10.0
 """An agent that shows its prompt for this long has no turn in progress, whatever its records
 say."""
+CONTINUES_S = 20.0
+"""How long a turn that looks ended may take to continue, if its agent may be about to."""
 COMPACTED = 0.9
 """A session that is smaller than this part of its former size was compacted."""
 _AT_PROMPT = (
@@ -222,7 +225,10 @@ class HandoffObserver:
 
     def latest(self, cycle: TerminalHandoff) -> evidence.LatestTurn:
         """How far the last turn of the session that is handed over has come, by its records."""
-        return self.state.records.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
+        found = self.state.records.latest(cycle.agent, self.place(cycle).path, cycle.session_id)
+        if found.may_continue and self.state.clock.now() - (found.ended_at or 0.0) < CONTINUES_S:
+            return replace(found, turn="open", ended_at=None)
+        return found
 
     def _of_turn(self, cycle: TerminalHandoff, latest: evidence.LatestTurn) -> list[AnyFact]:
         cut_at = cycle.cut_at if cycle.step is HandoffStep.WAITING else None
