@@ -25,7 +25,7 @@ from segue.system.files import files
 from segue.views import verdicts as render
 
 RECORDINGS = Path(__file__).parents[2] / "data" / "recordings"
-FUZZ_ROUNDS = 600
+FUZZ_ROUNDS = 300
 
 
 # --- anything at all ----------------------------------------------------------------------------
