@@ -115,18 +115,20 @@ class DrillRow:
 
 def _news(request: dict[str, Any]) -> str:
     """The model's answer to a request, as the work of its agent where it is that."""
-    told = str(request["answered"])
+    answered = str(request["answered"])
     kind = request["kind"]
     if kind is None:
         answer = f"request for {request['method']} {request['path']}"
-    elif words := _ANSWERS.get((kind, told)) or _ANSWERS.get((kind, told.partition(" ")[0])):
-        answer = words.format(told)
+    elif words := _ANSWERS.get((kind, answered)) or _ANSWERS.get(
+        (kind, answered.partition(" ")[0])
+    ):
+        answer = words.format(answered)
     elif (request.get("status") or 200) >= 400:
-        answer = f"API error: {told.replace('_', ' ')}"
+        answer = f"API error: {answered.replace('_', ' ')}"
     elif kind in _REQUESTS:
-        answer = f"{_REQUESTS[kind]}: {told.replace('_', ' ')}"
+        answer = f"{_REQUESTS[kind]}: {answered.replace('_', ' ')}"
     else:
-        answer = told.replace("_", " ")
+        answer = answered.replace("_", " ")
     if request["delivery"] != "whole":
         answer += f" ({request['delivery'].replace('_', ' ')})"
     return _line(answer)  # it may be any command

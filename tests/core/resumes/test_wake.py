@@ -322,7 +322,7 @@ RELAY: dict[str, Any] = {"relay": True, "relay_after_s": 600.0}
 
 
 def limited(**fields: Any) -> StoppedSession:
-    return ended(**({"others": ("codex", "opencode")} | fields))
+    return ended(**({"successors": ("codex", "opencode")} | fields))
 
 
 def test_a_limit_that_lasts_too_long_is_not_waited_for_if_another_agent_may_continue() -> None:
@@ -341,7 +341,7 @@ def test_an_agent_that_would_continue_by_itself_is_relayed_only_if_that_can_be_t
     assert isinstance(verdict(given, now=NOON, **RELAY), Relay)
     assert isinstance(verdict(given, now=NOON + HOUR - 500, **RELAY), StandBy)  # soon enough
     assert isinstance(verdict(given, now=NOON), StandBy)  # without `relay`
-    alone = limited(native_continues_at=NOON + HOUR, **own, others=())
+    alone = limited(native_continues_at=NOON + HOUR, **own, successors=())
     assert isinstance(verdict(alone, now=NOON, **RELAY), StandBy)
 
 
@@ -350,7 +350,7 @@ def test_an_agent_that_would_continue_by_itself_is_relayed_only_if_that_can_be_t
     [
         ({}, {"relay": False}),
         ({}, {"relay_on": ("billing",)}),
-        ({"others": ()}, {}),
+        ({"successors": ()}, {}),
         ({"has_tmux": False}, {}),
         ({"state": "at_prompt", "has_pane": False}, {}),
         ({"stop": stopped(R.OVERLOADED, retry_at=NOON + HOUR)}, {}),
@@ -360,7 +360,7 @@ def test_an_agent_that_would_continue_by_itself_is_relayed_only_if_that_can_be_t
 def test_nothing_is_relayed_without_the_users_word_a_limit_a_terminal_and_a_successor(
     fields: dict[str, Any], policy: dict[str, Any]
 ) -> None:
-    given = ended(**({"others": ("codex",)} | fields))
+    given = ended(**({"successors": ("codex",)} | fields))
     assert not isinstance(verdict(given, now=NOON, **(RELAY | policy)), Relay)
 
 

@@ -139,7 +139,7 @@ def check(file: Path | None, as_json: bool) -> None:
 )
 @click.option(
     "--line",
-    "said",
+    "given_line",
     metavar="TEXT",
     help="The line with the message; by default segue looks for it.",
 )
@@ -152,7 +152,7 @@ def check(file: Path | None, as_json: bool) -> None:
 def suggest(
     file: str,
     reason: Reason,
-    said: str | None,
+    given_line: str | None,
     agent: str | None,
     channel: Channel | None,
     write: bool,
@@ -165,7 +165,7 @@ def suggest(
     """
     text = files.read(file).text
     policy = config.policy()
-    line = said or drafts.line_of(text, policy.tail_lines)
+    line = given_line or drafts.line_of(text, policy.tail_lines)
     if not line:
         raise InputError(f"{file}: no line in it looks like a message; name one with --line")
     wording = drafts.draft(line, reason)

@@ -25,7 +25,7 @@ from segue.system.config.settings import Flags
 
 @click.command(cls=AgainCommand)
 @click.argument("run", required=False)
-@click.option("--say", "said", metavar="TEXT", help="Add TEXT to the task, or correct it.")
+@click.option("--say", "addition", metavar="TEXT", help="Add TEXT to the task, or correct it.")
 @click.option("--fresh", is_flag=True, help="Use a new session, with a checkpoint.")
 @click.option(
     "--seize", is_flag=True, help="Take over even if another segue seems to drive the run."
@@ -38,7 +38,7 @@ def command(
     ctx: click.Context,
     *,
     run: str | None,
-    said: str | None,
+    addition: str | None,
     detach: bool,
     fresh: bool,
     strict: bool,
@@ -62,7 +62,7 @@ def command(
     more: tuple[str, ...] = ctx.meta.get("segue.flags", ())
     if fresh and strict:
         raise InputError("--fresh and --strict cannot be combined")
-    if said is not None and not said.strip():
+    if addition is not None and not addition.strip():
         raise InputError('--say: the text is empty; write --say "TEXT"')
     with opened() as store:
         found = find(store, run)
@@ -78,7 +78,7 @@ def command(
             ) if is_on]  # fmt: skip
             options += [f"--policy={policy}"] if policy else []
             options += [f"--set={each}" for each in sets]
-            options += [f"--say={said}"] if said else []
+            options += [f"--say={addition}"] if addition else []
             options += ["--", *more] if more else []
             resume_detached(store, found, options, seize=seize, as_json=as_json, raw=raw)
             return
@@ -109,7 +109,7 @@ def command(
                     if policy or sets
                     else None,
                     flags=words if more else None,
-                    addition=said or "",
+                    addition=addition or "",
                     relay=run_request.with_policies(found, settings) if policy or sets else None,
                 )
             except Held as held:

@@ -80,7 +80,8 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
     pane_shell: bool = False  # a shell waits there
     has_tmux: bool = False
 
-    others: tuple[str, ...] = ()  # agents that could take over now, in the user's order
+    # agents that could take over now, in the user's order
+    successors: tuple[str, ...] = field(default=(), name="others")
 
     # when the agent itself will continue, according to its own message
     native_continues_at: float | None = None
@@ -367,7 +368,7 @@ def _relay_to(
         return ""
     if isinstance(held, WaitForReset) and held.until - now <= policy.relay_after_s:
         return ""
-    return next(iter(ending.others), "")
+    return next(iter(ending.successors), "")
 
 
 def held_by_account(answer: Answer, policy: Policy, *, now: float, draw: float) -> WaitForReset:

@@ -25,7 +25,7 @@ def updated(
     terminal = tracked.terminal
     return msgspec.structs.replace(
         ending,
-        others=() if pending.relay_failed else _successors(state, gate, ending, session),
+        successors=() if pending.relay_failed else _successors(state, gate, ending, session),
         in_run=ending.in_run or state.records.is_carried_on(session),
         limits=session.limits or ending.limits,
         is_open=is_exited and session.process is not None,
