@@ -333,8 +333,8 @@ class Executor:
         doubt = follower.cut_call.command if doubt is None and is_cut else doubt
         if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", redact(doubt)[0])
-            if follower.work.printed:
-                write(folder / "doubt_printed", redact(follower.work.printed)[0])
+            if doubt == follower.work.call_in_doubt and follower.last_output.text:
+                write(folder / "doubt_printed", redact(follower.last_output.text)[0])
         write(folder / "replied", "yes" if follower.has_replied else "")
         if (words := follower.work.text) != "":
             self._answers[follower.number] = words

@@ -50,6 +50,7 @@ from segue.runs.legs.stream import LegStream, TurnEnd
 from segue.runs.legs.trackers.activity import CutCall, LastWork, LegTimes, Refusals
 from segue.runs.legs.trackers.answer import AnswerTracker, CheckpointAnswer
 from segue.runs.legs.trackers.halts import Halts
+from segue.runs.legs.trackers.last_output import LastOutput
 from segue.runs.legs.trackers.loops import LoopDetector
 from segue.runs.legs.trackers.recalls import Recalls
 from segue.runs.legs.trackers.session_file import SessionFileTracker
@@ -111,7 +112,7 @@ class LegFollower:
         halts = Halts(Path(leg.folder)) if drive.halt_chars else None
         self.refusals = Refusals()
         self.recalls = Recalls(run.id, number, halts, has_worked=has_worked)
-        self.cut_call = CutCall()
+        self.cut_call, self.last_output = CutCall(), LastOutput()
         idle = idle or Idle(run.policy)
         idle.begin(progress.mark(), anew=run.circles is not None)
         self.progress, self.digest = progress, digest
@@ -371,6 +372,7 @@ class LegFollower:
         facts: list[AnyFact] = []
         self.progress.feed(event)
         self.recalls.compactions.feed(event)
+        self.last_output.feed(event)
         facts += self._arrive(event)
         if self.digest is not None:
             self.digest.feed(event)
@@ -401,7 +403,6 @@ class LegFollower:
                     self._called_at = self.times.awake
             case ToolResult():
                 self.pending.feed(event)
-                self.work.finished(event)
                 self.asking.drop_work()  # some record words after the call that they belong to
                 if not self.live.open_calls:
                     self.work.idle()

@@ -63,8 +63,6 @@ class LastWork:
         self.call: ToolCall | None = None  # its last tool call
         self.doing = ""  # its last tool call in short
         self.tool_since: float | None = None  # unix time; None if no tool runs
-        self.printed = ""
-        """What its last tool call printed, if the model has said nothing since."""
         self._is_answered = True
 
     def reply(self, *, acted: bool) -> bool:
@@ -80,14 +78,9 @@ class LastWork:
 
     def called(self, call: ToolCall, now: float) -> None:
         """Records a tool call."""
-        self.call, self.printed, self._is_answered = call, "", False
+        self.call, self._is_answered = call, False
         self.doing = call.command or f"{call.name} {call.argument}".strip()
         self.tool_since = self.tool_since or now
-
-    def finished(self, result: ToolResult) -> None:
-        """Records the result of a tool call."""
-        if self.call is not None and result.call_id == self.call.call_id:
-            self.printed = result.printed
 
     def idle(self) -> None:
         """Records that no tool is running any longer."""
