@@ -29,7 +29,7 @@ from segue.core.stops.plain.voice import Voice, is_faulty, is_string
 from segue.core.stops.reasons import StopReason
 from segue.core.stops.text.reader import MessageReader, quote_of
 from segue.core.stops.text.readout import text_reading
-from segue.core.stops.text.text_verdict import TextVerdict, hear
+from segue.core.stops.text.text_verdict import TextVerdict, last_message
 from segue.core.stops.types import EndedBy, Evidence, Rank, Sign, Strength, Tokens
 
 Channel = Literal[
@@ -124,7 +124,7 @@ def judge(ending: Ending, reader: MessageReader, policy: Policy) -> core.Judgeme
     witness = core.Witness(
         stream=stream,
         session=next((r.turn for r in sessions), None),
-        heard=tuple(r.verdict for r in read),
+        verdicts=tuple(r.verdict for r in read),
         exit_code=ending.exit_code,
         ended_by=ending.ended_by,
         exit_flags=_flags(profile),
@@ -190,7 +190,7 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
         body = markdown.body(text)
         above = text.count("\n") - body.count("\n")
         spoken = replace(source, channel="tui")  # what the agent showed, written down
-        verdict = _hear(body.split("\n"), spoken, reader, policy, source.first_line + above)
+        verdict = _read_text(body.split("\n"), spoken, reader, policy, source.first_line + above)
         progress = fold(_workflow_events(flow, source.name))
         due = (f"the next step is {flow.next_step}",) if flow.next_step else ()
         return _ReadSource(source, None, progress, verdict, False, None, due)
@@ -228,14 +228,14 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
     # Text next to records in a session file is damage, not speech.
     if not (profile is not None and source.channel == "transcript"):
         alone = profile is None and source.channel != "transcript"
-        verdict = _hear(lines, source, reader, policy, first, is_kept=is_kept, alone=alone)
+        verdict = _read_text(lines, source, reader, policy, first, is_kept=is_kept, alone=alone)
     speaks = profile is None and verdict.answered
     return _ReadSource(
         source, profile, turn, verdict, speaks, text_reading(lines[-policy.tail_lines :])
     )
 
 
-def _hear(
+def _read_text(
     lines: list[str],
     source: Source,
     reader: MessageReader,
@@ -273,17 +273,19 @@ def _hear(
     if source.channel == "http-body":
         is_odd = is_faulty(source.text) or is_string(source.text)
         generic = is_odd and not is_kept
-    verdict = hear(parts, reader, source.name, generic_errors=generic)
-    if alone and not (dialog or talk or is_kept):
+    verdict = last_message(parts, reader, source.name, generic_errors=generic)
+    if talk:  # what crashed there is something that the agent ran, not the agent
+        verdict = _without(verdict, StopReason.CRASH)
+    if alone and not (dialog or is_kept):
         fields = source.channel == "http-body" and not generic and source.text.lstrip()[:1] in '{["'
         if fields:  # nothing in it speaks of a failure, so a name of a field says nothing
             spoken = tuple(s for s in verdict.signs if not is_family(s.evidence.rule))
             verdict = replace(verdict, signs=spoken)
-        verdict = temper(verdict, parts, reader, source.name, may_fill=not fields)
+        verdict = temper(
+            verdict, parts, reader, source.name, channel=source.channel, may_fill=not fields
+        )
     if is_kept:
         verdict = _without(verdict, StopReason.ERROR)
-    if talk:  # what crashed there is something that the agent ran, not the agent
-        verdict = _without(verdict, StopReason.CRASH)
     return (
         verdict
         if dialog is None

@@ -31,7 +31,7 @@ _STATE_COLOURS = {
     SessionState.STOPPED: "bright_black",
     SessionState.GONE: "bright_black",
 }
-_CALM = frozenset(reason for reason in StopReason if not reason.facts.is_told)
+_CALM = frozenset(reason for reason in StopReason if not reason.facts.is_noticed)
 _GAUGE = 12
 
 

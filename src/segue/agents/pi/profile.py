@@ -237,7 +237,7 @@ def _agent_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     if replies:
         yield from _unless_repeated(replies[-1], mark, state)
     if data.get("willRetry") is True:
-        yield Other(kind="agent_end", **mark)
+        yield Retry(message=text(state.last, "errorMessage"), **mark)
     else:
         yield from _ended(mark, state)
 

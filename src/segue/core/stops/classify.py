@@ -56,7 +56,7 @@ class Witness(Struct, frozen=True, kw_only=True):
 
     stream: Turn | None = None  # what the agent printed, if it printed records
     session: Turn | None = None  # its session file
-    heard: tuple[TextVerdict, ...] = ()  # verdicts on plain text, by source
+    verdicts: tuple[TextVerdict, ...] = ()  # verdicts on plain text, by source
     exit_code: int | None = None
     ended_by: EndedBy = "unknown"
     exit_flags: ExitFlags = exits.NO_FLAGS
@@ -87,7 +87,7 @@ def classify(witness: Witness, reader: MessageReader, policy: Policy) -> Judgeme
         signs.append(_from_risk(tokens))
     signs = list({(s.reason, s.evidence.rule, s.evidence.where): s for s in signs}.values())
     signs = composition.ordered(signs)
-    lost = tuple(sign for verdict in witness.heard for sign in verdict.lost)
+    lost = tuple(sign for verdict in witness.verdicts for sign in verdict.lost)
     stop = _stop(signs, witness, reader, policy, tokens, risk)
     notes = _window_notes(tokens, _stated_tokens(witness, signs), policy)
     stop = replace(stop, notes=(*witness.notes, *notes))
@@ -106,7 +106,7 @@ def _signs(witness: Witness, reader: MessageReader) -> list[Sign]:
         elif _failed(witness):
             from_session = [s for s in from_session if s.reason is not StopReason.COMPLETED]
         signs += from_session
-    for verdict in witness.heard:
+    for verdict in witness.verdicts:
         if witness.exit_code == 0 and verdict.answered:  # an answer and a clean exit follow
             signs += [sign for sign in verdict.signs if sign.reason is StopReason.COMPLETED]
         elif _failed(witness):
@@ -132,7 +132,7 @@ def _signs(witness: Witness, reader: MessageReader) -> list[Sign]:
     elif witness.exit_code == 0 and not known:
         if witness.printed_answer:
             signs.append(_clean_exit(witness.zero_means_done))
-        elif not signs and (witness.silent or not witness.heard):
+        elif not signs and (witness.silent or not witness.verdicts):
             signs.append(_leaving_sign())
     if witness.typed_exit and not known:
         signs.append(_farewell_sign(witness.typed_exit))
@@ -365,7 +365,7 @@ def _stop(
     agreeing = [s for s in signs if s.reason is reason]
     # That a failure is also "an error" helps nobody.
     vague = StopReason.ERROR if reason is not StopReason.COMPLETED else None
-    outdone = (s for verdict in witness.heard for s in verdict.lost if s.outdone)
+    outdone = (s for verdict in witness.verdicts for s in verdict.lost if s.outdone)
     reasons = dict.fromkeys(s.reason for s in (*signs, *outdone))
     also = tuple(r for r in reasons if r not in (reason, vague))
     reset = _reset(agreeing, witness, reason, reader.now)
@@ -396,10 +396,10 @@ def _stop(
 
 def _unexplained(witness: Witness) -> float:
     """How sure it is that what nothing explains is no stop: as sure as the least clear text."""
-    weighed = [verdict.sure for verdict in witness.heard if verdict.sure is not None]
+    weighed = [verdict.sure for verdict in witness.verdicts if verdict.sure is not None]
     if weighed:
         return confidence_of(min(weighed))
-    return confidence(None, read=bool(witness.heard) and not witness.silent)
+    return confidence(None, read=bool(witness.verdicts) and not witness.silent)
 
 
 def _evidence(agreeing: list[Sign]) -> tuple[Evidence, ...]:

@@ -96,8 +96,8 @@ SOFT_CODES: dict[StopReason, Count] = {
 found."""
 _WEIGHT = 10
 _MAX_CONFIDENCE = 0.99  # no text is certain
-_MAX_BY_WORDS = 0.92
-_MIN_BY_WORDS = 0.25
+_MAX_BY_WORDS = 0.98
+_MIN_BY_WORDS = 0.15
 _NOTHING_READ = 0.5
 
 

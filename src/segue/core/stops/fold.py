@@ -77,6 +77,8 @@ class LastTurn:
         elif isinstance(event, Reply | ToolCall):
             _go_on(turn)
         elif isinstance(event, Retry):
+            # What it tries again has not stopped it.
+            turn.failure = turn.compaction = None
             turn.waiting = event
         elif isinstance(event, Usage):
             self._window = event.window_tokens or self._window

@@ -22,7 +22,7 @@ class StopReports:
         data = {"state": state, **msgspec.to_builtins(stop), "last_at": session.last_at or 0.0}
         self.state.note("stop", session, data)
         self.state.say(f"{label(session)}: {stop.reason.value} ({stop.confidence:.2f}), {state}")
-        if stop.reason.facts.is_told:
+        if stop.reason.facts.is_noticed:
             key = f"{session.session_id}:{stop.reason.value}"
             what = f"{label(session)} stopped: {stop.reason.description}"
             self.state.notices.tell("stop", key, what, stop.remediation)

@@ -17,7 +17,7 @@ from segue.core.stops.text import drafts
 from segue.core.stops.types import Stop
 from segue.system import doubts
 
-ODD = "Working on it.\nError: The flux capacitor of org-1234567890abcd is drained until 17:30.\n"
+ODD = "Working on it.\nError: The flux capacitor of org-1234567890abcd is bent at 17:30.\n"
 AGENT = "import sys; print('Working.'); sys.exit('Error: job sk-ant-api03-%s: ' + sys.argv[1])" % (
     "a" * 80
 )

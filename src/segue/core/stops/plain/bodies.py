@@ -45,8 +45,8 @@ def leads_to_body(said: str) -> bool:
     if found is None or found.start() > _LONGEST_LEAD:
         return False
     lead = said[: found.start()]
-    told = bool(_FAULT.search(lead)) and not _CASE.search(lead)
-    return told and not _GOES_ON.search(said, found.end(), _LEAD_WITHIN)
+    failed = bool(_FAULT.search(lead)) and not _CASE.search(lead)
+    return failed and not _GOES_ON.search(said, found.end(), _LEAD_WITHIN)
 
 
 def is_traced(said: str) -> bool:
@@ -63,8 +63,8 @@ def is_numbered_body(spoken: list[str]) -> bool:
         return False
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         return False
-    told = [line[row.end() :].strip() for line, row in zip(spoken, rows, strict=True) if row]
-    return told[0][:1] in ("{", "[") and all(not t or t[0] in "{}[]\"'" for t in told)
+    rest = [line[row.end() :].strip() for line, row in zip(spoken, rows, strict=True) if row]
+    return rest[0][:1] in ("{", "[") and all(not t or t[0] in "{}[]\"'" for t in rest)
 
 
 def without_number(line: str) -> str:

@@ -96,7 +96,7 @@ class TextVerdict(Struct, frozen=True):
     sure: float | None = None  # without signs: how likely it is that this is no stop
 
 
-def hear(
+def last_message(
     units: Iterable[Unit], reader: MessageReader, source: str, *, generic_errors: bool = True
 ) -> TextVerdict:
     """The last message of a text. `generic_errors`: an error that no wording matches is at least an
@@ -127,7 +127,7 @@ class _Listener:
         self._example = False  # the last heading announces one
         self._prompted = False  # the user said something
         self._below = 0  # the line right below the signs
-        self._told = False  # the signs are in plain words, not in an error
+        self._is_plain_words = False  # the signs are in plain words, not in an error
         self._ends = False  # the signs are the last thing said
         self._causes: set[StopReason] = set()
         self._statuses: set[str] = set()
@@ -184,7 +184,7 @@ class _Listener:
             # "Done." is an answer, an error is not.
             self._answered = all(s.reason is StopReason.COMPLETED for s in matched.signs)
             self._prompted = False
-            self._told = unit.voice is Voice.PLAIN
+            self._is_plain_words = unit.voice is Voice.PLAIN
             advice = is_order(unit.text) or is_advice(unit.text)
             below = unit.line == self._below and not unit.log  # no blank line parts them
             self._signs, outdone = _newest(self._signs, matched.signs, advice=advice, below=below)
@@ -256,7 +256,7 @@ class _Listener:
         if self._foreign and self._weaker_than(Strength.CODE):
             self._drop("another service speaks here", keep_error=True)
         asks = self._ends and all(s.reason is StopReason.NEEDS_USER for s in self._signs)
-        if self._told and self._headings >= _DOCUMENT and not asks:
+        if self._is_plain_words and self._headings >= _DOCUMENT and not asks:
             self._drop("a document says it")
         if self._remedies >= _REMEDIES_IN_A_GUIDE:
             self._drop("a guide to errors, each with its solution")
