@@ -1,8 +1,9 @@
-"""Who may see the pages: one browser of this user's.
+"""Lets one browser of this user see the pages, and nobody else.
 
-The URL that is printed carries a token that works once; it becomes a cookie that scripts and other
-sites never see. Everything else without that cookie gets 403 and not a word more. What changes
-anything is a POST from these very pages: its Origin is checked, and it carries a second token.
+The printed URL has a token that works once and is exchanged for a cookie, which scripts and other
+sites cannot read. Any other request without that cookie gets 403 and no explanation beyond how to
+open the dashboard. Changes need a POST from these pages: its Origin is checked, and its form has a
+second token.
 """
 
 import hmac
@@ -32,8 +33,8 @@ HEADERS = {
 }
 _KEPT_S = 30 * 86_400
 _METHODS = ("GET", "HEAD", "POST")
-# The page continues by itself: a redirect would count as begun by whoever opened the link, and the
-# browser would not send a SameSite=Strict cookie along.
+# The page goes on by itself, without a redirect: to the browser, a redirect still comes from the
+# site or program that opened the link, so it would not send a SameSite=Strict cookie.
 _WELCOME = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>segue</title>'
     '<link rel="icon" href="/static/icon.svg"><meta http-equiv="refresh" content="0;url=/"></head>'
@@ -46,33 +47,33 @@ _CLOSED = (
 
 
 class Keys:
-    """The secrets of one dashboard: they live as long as its process."""
+    """The secrets of one dashboard process; a new process has new ones."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.token: str | None = secrets.token_urlsafe(32)  # None: used
+        self.token: str | None = secrets.token_urlsafe(32)  # None: already used
         self.cookie = secrets.token_urlsafe(32)
         self.cookie_name = f"segue-{port}"
         self.csrf = hmac.new(secrets.token_bytes(32), self.cookie.encode(), sha256).hexdigest()
 
     @property
     def url(self) -> str:
-        """The one that is printed."""
+        """The URL to print. Valid until `take` has used up the token."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def hosts(self) -> tuple[str, ...]:
-        """What a browser may call it: a name that leads here by trickery is none of these."""
+        """The allowed Host headers. Any other name may be an attack by DNS rebinding."""
         return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
 
     def take(self, token: str) -> bool:
-        """Whether this is the token, which is used up then."""
+        """Whether this is the unused token. If so, it is now used up."""
         if self.token is None or not _same(token, self.token):
             return False
         self.token = None
         return True
 
     def knows(self, header: str) -> bool:
-        """Whether a Cookie header has the cookie."""
+        """Whether this Cookie header has the dashboard's cookie."""
         try:
             found = SimpleCookie(header).get(self.cookie_name)
         except CookieError:
@@ -80,18 +81,19 @@ class Keys:
         return found is not None and _same(found.value, self.cookie)
 
     def is_form_of_ours(self, csrf: str) -> bool:
-        """Whether a form was made by these pages."""
+        """Whether a form with this token comes from the dashboard's own pages."""
         return _same(csrf, self.csrf)
 
 
 class Gate:
-    """Stands before the app."""
+    """The ASGI app in front of the pages: passes on only requests from the user's browser, and adds
+    the security headers to every response."""
 
     def __init__(self, app: App, keys: Keys) -> None:
         self.app, self.keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Answers a refused request itself, and ignores anything but HTTP."""
         if scope["type"] != "http":
             return
         status, text, more = self._judge(scope)
@@ -106,7 +108,8 @@ class Gate:
         await answer({"type": "http.response.body", "body": body})
 
     def _judge(self, scope: Scope) -> tuple[int, str, list[tuple[bytes, bytes]]]:
-        """0: let it through."""
+        """The status, body and additional headers of the response; status 0 passes the request on
+        to the app."""
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")

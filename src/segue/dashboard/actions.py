@@ -1,4 +1,5 @@
-"""What can be done from a page: segue's own commands, so that rules and words are theirs."""
+"""What users can do from a page. Each action runs a segue command, so a page follows the same rules
+and shows the same messages as the command line."""
 
 import asyncio
 import os
@@ -10,13 +11,13 @@ from segue.system import units
 from segue.system.files import state
 
 _RUN = re.compile(r"run-[0-9A-Za-z-]{1,80}")
-_LIMIT_S = 90.0  # `cancel` itself gives up after a minute
+_LIMIT_S = 90.0  # `segue cancel` itself gives up after a minute
 _OF_RUNS = {"resume": ("resume", "--detach"), "cancel": ("cancel",)}
 _OF_SESSIONS = ("handoff", "pause", "unpause", "allow", "cancel")
 
 
 class CommandResult(NamedTuple):
-    """What a command said, and whether it did what it says."""
+    """What the command printed, and whether its exit code was 0."""
 
     is_ok: bool
     message: str
@@ -24,7 +25,8 @@ class CommandResult(NamedTuple):
 
 
 def words(what: str, name: str) -> list[str]:
-    """The command line of an action; raises InputError for one that there is not."""
+    """The command line of an action, without `segue`. Raises InputError if there is no such action,
+    or if `name` is not a valid run or session for it."""
     if _RUN.fullmatch(name) and what in _OF_RUNS:
         return [*_OF_RUNS[what], name]
     if name and what in _OF_SESSIONS and not name.startswith("run-") and "\0" not in name:
@@ -33,14 +35,15 @@ def words(what: str, name: str) -> list[str]:
 
 
 async def do(what: str, name: str) -> CommandResult:
-    """Runs it, and waits for its end. Raises InputError for an action that there is not."""
+    """Runs an action's command and waits until it ends, for at most `_LIMIT_S`. Raises InputError
+    if there is no such action."""
     asked = words(what, name)
     env = dict(os.environ)
     if env.get("SEGUE_HOME"):
         env["SEGUE_HOME"] = os.path.abspath(state.state_folder())
     process = await asyncio.create_subprocess_exec(
         *units.own_argv(*asked),
-        cwd=state.state_folder(),  # no folder of a project: a name is never taken for one in it
+        cwd=state.state_folder(),  # outside any project: no folder here has a session's name
         env=env,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The web application: pages, what is new on them, and actions."""
+"""The web application: pages, their live updates, and actions."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from segue.errors import InputError, SegueError
 
 _LOOK_S = 0.1
 _BEAT_S = 15.0
-_WORDS_S = 1.0  # an agent's words are in a file of their own
+_WORDS_S = 1.0  # what an agent says changes only its output file, not a version
 _MAX_FORM = 10_000  # bytes
 _STATIC = {
     "app.js": "text/javascript; charset=utf-8",
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 class Dashboard:
-    """Everything that blocks happens in one thread of its own; nothing is read while nobody
-    looks."""
+    """The pages and their updates. Blocking work runs in one separate thread. While no page is
+    open, nothing is read."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys, self.source = keys, Source()
@@ -46,11 +46,11 @@ class Dashboard:
         self._looking: asyncio.Task[None] | None = None
 
     async def call(self, work: Callable[[], T]) -> T:
-        """In the one thread."""
+        """Runs blocking work in that thread."""
         return await asyncio.get_running_loop().run_in_executor(self.worker, work)
 
     async def page(self, path: str) -> Page:
-        """As it is now."""
+        """The current page. Raises InputError if there is none."""
 
         def draw() -> Page:
             self.source.look()
@@ -74,7 +74,7 @@ class Dashboard:
         self._looking = None
 
     async def close(self) -> None:
-        """Ends what is sent to open pages: nobody waits for them."""
+        """Ends the update streams of open pages, so that the server can shut down at once."""
         async with self.changed:
             self.is_closing = True
             self.version += 1
@@ -82,7 +82,7 @@ class Dashboard:
 
     @contextlib.asynccontextmanager
     async def viewing(self) -> AsyncIterator[None]:
-        """As long as a page is open."""
+        """Keeps reading new data while a page is open."""
         self.viewers += 1
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
@@ -92,7 +92,8 @@ class Dashboard:
             self.viewers -= 1
 
     async def news(self, path: str) -> AsyncIterator[str]:
-        """Events for one open page: the blocks that are others than those it has."""
+        """Server-sent events for one open page: the blocks that changed since the last event, and
+        the order of its lists."""
         async with self.viewing():
             sent: dict[str, str] = {}
             lists: dict[str, list[str]] = {}
@@ -115,7 +116,7 @@ class Dashboard:
 
 
 def make(keys: Keys) -> tuple[Gate, Callable[[], Awaitable[None]]]:
-    """The application, behind its gate; and what is to be called before it ends."""
+    """The application behind its gate, and a function to await before the server shuts down."""
     board = Dashboard(keys)
 
     async def page(request: Request) -> Response:

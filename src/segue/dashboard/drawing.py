@@ -1,5 +1,5 @@
-"""Pictures, as SVG. Only attributes, no styles: the page's policy allows none inline; colours are
-the stylesheet's, by class."""
+"""Pictures as SVG. They use attributes and classes only: the page's Content-Security-Policy forbids
+inline styles, so colours come from the stylesheet."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, tzinfo
@@ -7,21 +7,21 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-_WIDE = 1000  # of every timeline and chart, stretched to the page
+_WIDE = 1000  # units, not pixels: timelines and charts stretch to the page
 _ROW = 26
 
 
 class Piece(NamedTuple):
-    """Of a timeline: from when to when, of which kind, and what it was."""
+    """One bar of a timeline; `title` is its tooltip."""
 
     since: float
     until: float
-    kind: str  # a class of the stylesheet
+    kind: str  # classes of the stylesheet
     title: str
 
 
 def gauge(percent: float | None, marks: Iterable[float], zone: str, label: str) -> Markup:
-    """How full a window is, with the places of its marks."""
+    """A gauge of a window, with a tick at each mark. `percent` None draws an empty one."""
     full = 0.0 if percent is None else max(0.0, min(100.0, percent))
     ticks = Markup("").join(
         Markup('<line class="mark" x1="{0}" x2="{0}" y1="0" y2="8"/>').format(round(at, 1))
@@ -36,7 +36,7 @@ def gauge(percent: float | None, marks: Iterable[float], zone: str, label: str) 
 
 
 def timeline(rows: Sequence[Sequence[Piece]], since: float, until: float, label: str) -> Markup:
-    """One row above the other, over the same time."""
+    """Rows of bars on one time axis. Bars outside of the period are cut or left out."""
     span = max(1.0, until - since)
     shapes = []
     for place, pieces in enumerate(rows):
@@ -71,7 +71,8 @@ def curve(
     since: float,
     until: float,
 ) -> Markup:
-    """How something between 0 and 1 went from one time to another, with lines at the marks."""
+    """A curve of values between 0 and 1 over time, with a horizontal line at each mark. Larger
+    values are drawn as 1."""
     high = 200
     lines = Markup("").join(
         Markup('<line class="level level-{}" x1="0" x2="{}" y1="{}" y2="{}"/>').format(
@@ -93,7 +94,7 @@ def curve(
 
 
 def bars(rows: Sequence[tuple[str, float, str]], label: str) -> Markup:
-    """Name, value and its text, as bars from the left."""
+    """A table of horizontal bars. `rows`: name, value, and the value as text."""
     most = max((value for _, value, _ in rows), default=0.0) or 1.0
     found = Markup("").join(
         Markup(
@@ -109,7 +110,7 @@ def bars(rows: Sequence[tuple[str, float, str]], label: str) -> Markup:
 
 
 def hours(since: float, until: float, tz: tzinfo) -> list[str]:
-    """Five times that a timeline's axis names, from its left to its right end."""
+    """Five labels for a time axis, from its left end to its right end."""
     is_long = until - since > 86_400
     form = "%d %b %H:%M" if is_long else "%H:%M" if until - since > 600 else "%H:%M:%S"
     begin = datetime.fromtimestamp(since, tz)

@@ -1,4 +1,4 @@
-"""What happened over the last weeks: stops by reason, handoffs, spend by day."""
+"""What happened in the last two weeks: stops by reason, handoffs, and spend by day."""
 
 from collections import Counter
 from datetime import datetime, tzinfo
@@ -21,7 +21,8 @@ _MET = {True: "met", False: "missed", None: ""}
 
 
 def figures(source: Source, now: float) -> dict[str, Any]:
-    """Of the last two weeks, as far as runs and the daemon wrote it down."""
+    """The content of the page, from the logs of runs and of the daemon. Computed again only after
+    new entries, and every hour."""
     version = (*source.versions, now // 3_600)
     return source.cached("history", version, lambda: _figures(source, now))
 

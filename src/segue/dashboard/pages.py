@@ -1,6 +1,6 @@
-"""The pages, as blocks with ids: a page is drawn from them, and what is sent later is the blocks
-that are others now. Blocks name times as instants: the browser counts, so that what does not change
-is not sent."""
+"""The pages, made of blocks with ids. An open page receives only the blocks that changed. Blocks
+contain points in time rather than durations: the browser counts, so a block in which only time
+passes need not be sent again."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ NAV = (("/", "Now"), ("/runs", "Runs"), ("/history", "History"), ("/log", "Log")
 
 
 class Page(NamedTuple):
-    """Its title, the ids of its blocks by place, and each block's HTML."""
+    """A page's title, the ids of the blocks in each list, and each block's HTML by id."""
 
     title: str
     lists: dict[str, list[str]]
@@ -34,7 +34,7 @@ class Page(NamedTuple):
 
 
 class Pages:
-    """Draws any page. One thread uses it."""
+    """Draws any page. Not thread-safe."""
 
     def __init__(self, source: Source, csrf: str) -> None:
         self.source, self.csrf = source, csrf
@@ -49,7 +49,7 @@ class Pages:
         self._cards: dict[tuple[str, str], tuple[dict[str, Any], tuple[bool, bool], str]] = {}
 
     def page(self, path: str) -> Page:
-        """Raises InputError if there is none."""
+        """The page at a path. Raises InputError if there is none."""
         parts = [part for part in path.split("/") if part]
         makers: dict[tuple[str, int], Callable[..., Page]] = {
             ("", 0): self._now,
@@ -72,19 +72,19 @@ class Pages:
         )
 
     def whole(self, path: str, found: Page) -> str:
-        """The document."""
+        """A page as a complete HTML document."""
         return self.env.get_template("page.html").render(
             page=found, path=path, nav=NAV, csrf=self.csrf
         )
 
     def plain(self, title: str, text: str, back: str = "/") -> str:
-        """A document with a few words only."""
+        """A complete HTML document with only a title, a text and a link back."""
         return self.env.get_template("plain.html").render(
             title=title, text=words.text(text, 4_000), back=back
         )
 
     def _block(self, name: str, given: Any, id: str = "") -> str:
-        """Drawn again only if what it shows is different."""
+        """A block's HTML, drawn again only if its data changed."""
         key = id or name
         drawn = self._drawn.get(key)
         if drawn is not None and drawn[0] == given:
@@ -132,8 +132,8 @@ class Pages:
         return Page("Now", lists, blocks)
 
     def _card(self, session: dict[str, Any], *, is_watched: bool, is_paused: bool) -> str:
-        """Draws a session's card; its id. Of a thousand sessions few are others than they were at
-        the last look, and those are the same objects: nothing of them is looked at again."""
+        """Draws a session's card and returns its id. Most sessions do not change between two looks,
+        and `Source` then keeps the same objects: they are recognised without a comparison."""
         name, how = (session["agent"], session["session_id"]), (is_watched, is_paused)
         cached = self._cards.get(name)
         is_same = cached is not None and cached[0] is session and cached[1] == how

@@ -1,4 +1,4 @@
-"""Runs for pages: all of them over time, and one whole."""
+"""Data for the pages on runs: all runs over time, and one run in full."""
 
 import os
 from contextlib import suppress
@@ -34,7 +34,8 @@ _MARGIN = 0.02  # of a timeline's length, before its first leg
 
 
 def overview(source: Source, now: float) -> dict[str, Any]:
-    """The list, with what each went through in the last day."""
+    """The tasks of the queue and all runs; unfinished and recent runs have a timeline of at most
+    the last 24 hours."""
     now_minute = now // 60 * 60 + 60  # the axis moves once a minute
     since = now_minute - _DAY_S
     rows = source.picture.runs
@@ -65,7 +66,7 @@ def overview(source: Source, now: float) -> dict[str, Any]:
 
 
 def _task(task: Task, verdict: Verdict | None) -> dict[str, Any]:
-    """A task of the queue."""
+    """A task of the queue, for the page."""
     why, until = tasks.waiting(task, verdict)
     return {
         "id": task.id,
@@ -111,7 +112,7 @@ def _line(row: RunRow) -> dict[str, Any]:
 
 
 def _pieces(store: Store, run: Run, now: float) -> list[Piece]:
-    """Legs and waits, in order of time."""
+    """A run's legs, then its waits, as bars."""
     found = []
     for leg in store.legs(run.id):
         begin = leg.started_at or leg.planned_at
@@ -140,12 +141,12 @@ def _leg_title(leg: StoredLeg, length_s: float) -> str:
 
 
 def waits(decisions: list[StoredDecision]) -> list[dict[str, Any]]:
-    """The waits that were decided."""
+    """The waits that a run decided on, as its log has them."""
     return [each.data["wait"] for each in decisions if each.decision == "waituntil"]
 
 
 def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
-    """Everything that is shown of one. Raises InputError if there is none."""
+    """Everything about one run. Raises InputError if there is no such run."""
     row = source.run(run_id)
     run = row.run
     with source.store() as store:
@@ -205,7 +206,8 @@ def one(source: Source, run_id: str, now: float) -> dict[str, Any]:
 
 
 def _works_since(run: Run, legs: list[StoredLeg]) -> float | None:
-    """For a page that counts the time worked while a leg runs."""
+    """The start from which the browser counts the time worked: that of the running leg, minus the
+    time worked before. None if no leg is running."""
     live = next((leg for leg in legs if leg.started_at and leg.ended_at is None), None)
     return None if live is None or live.started_at is None else live.started_at - run.active_s
 
@@ -237,7 +239,8 @@ def _checkpoint(checkpoint: dict[str, Any] | None) -> str:
 
 
 def _answer_and_words(store: Store, run: Run) -> tuple[str, list[dict[str, str]]]:
-    """The answer, and the agent's last words: by the run's files, or as another machine tells."""
+    """The answer and the agent's last words: from the run's files or, if it is on another machine,
+    as that machine published them."""
     if is_here(run) or not isinstance(store, FleetDatabase):
         return RunFolder(run.id).answer(run.leg), live_words(run)
     from segue.fleet import output
@@ -257,7 +260,8 @@ def _answer_and_words(store: Store, run: Run) -> tuple[str, list[dict[str, str]]
 
 
 def live_words(run: Run) -> list[dict[str, str]]:
-    """The agent's last words and calls, as far as the newest leg's stream tells."""
+    """The agent's last messages and tool calls, from the end of the newest leg's output; empty if
+    it cannot be read."""
     if run.leg == 0:
         return []
     folder = RunFolder(run.id).path / f"leg-{run.leg:03}"

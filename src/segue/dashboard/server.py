@@ -1,4 +1,4 @@
-"""Serves the dashboard at loopback until it is ended."""
+"""Serves the dashboard on 127.0.0.1 until the user ends it."""
 
 import contextlib
 import html
@@ -14,8 +14,8 @@ from segue.system.files import state
 
 
 def serve(port: int, announce: Callable[[str], None], *, is_opened: bool) -> None:
-    """Tells the URL once it answers, and returns when the user ends it. Raises InputError if the
-    port cannot be had."""
+    """Calls `announce` with the URL once the server answers, and returns when the user ends it.
+    Raises InputError if the port cannot be used."""
     import uvicorn
 
     from segue.dashboard.app import make
@@ -66,8 +66,9 @@ def _listen(port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def _opened(url: str, is_opened: bool) -> Iterator[None]:
-    """In the user's browser, if there is a desktop. By way of a private file: the arguments of a
-    browser are seen by every user of the machine, and the URL has the token."""
+    """Opens the URL in the user's browser, if there is a desktop, by way of a private file: every
+    user of the machine can see a browser's arguments, and the URL has the token. Deletes the file
+    afterwards."""
     has_desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not is_opened or not (has_desktop or os.uname().sysname == "Darwin"):
         yield

@@ -1,4 +1,4 @@
-"""Sessions for pages: cards, what needs the user, limits of accounts, and one session whole."""
+"""Data for the pages on sessions: cards, what needs the user, limits, and one session in full."""
 
 import os
 from collections.abc import Iterable
@@ -29,13 +29,14 @@ _SCOPES = {"five_hour": "5 hours", "seven_day": "week"}
 
 
 def key_of(agent: str, session_id: str) -> str:
-    """What a session is called in addresses: an id may hold anything."""
+    """A session's key in URLs. Ids are not used, because they may contain any character."""
     return sha256(f"{agent}\0{session_id}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def split(sessions: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Those with an agent, the fullest zone first, in an order that does not move with every
-    token; then the others. A run's former sessions are told by its page."""
+    """Sessions with a live agent, then the others. Live ones are sorted by zone, the fullest first,
+    and by folder, so that they do not move with every reply. Sessions that were handed over are
+    left out."""
     live = [s for s in sessions if s["state"] in _LIVE and not s["handed_over_to"]]
     live.sort(key=lambda s: (_ORDER.get(_zone(s), 9), str(s["cwd"]), str(s["session_id"])))
     known = {id(s) for s in live}
@@ -47,7 +48,8 @@ def _zone(session: dict[str, Any]) -> str:
 
 
 def is_paused(session: dict[str, Any], paused: Iterable[str]) -> bool:
-    """Whether the user wants it left alone: itself, its folder, one above that, or all."""
+    """Whether the daemon is paused for this session: for its id, its folder or one above it, or
+    everything."""
     above = str(session["cwd"] or "").rstrip("/") + "/"
     return any(
         what in ("all", session["session_id"])
@@ -57,7 +59,7 @@ def is_paused(session: dict[str, Any], paused: Iterable[str]) -> bool:
 
 
 def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) -> dict[str, Any]:
-    """A session as its card shows it."""
+    """A session's card. `is_watched`: a daemon is there to carry out actions."""
     context, handoff = session["context"] or {}, session["handoff"] or {}
     percent, window = context.get("percent"), context.get("window")
     mark = handoff.get("at_tokens")
@@ -66,7 +68,7 @@ def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) 
     is_live = session["state"] in _LIVE
     label = f"{percent:.0f}% full, zone {zone}" if percent is not None else "size unknown"
     stop = session["stop"] or {}
-    # A command is given no name that is not what it looks like.
+    # No actions for an id with hidden characters: its command would not be what it looks like.
     own = session["session_id"]
     name = own if words.line(own) == own else ""
     state = _STATES.get(session["state"], session["state"])
@@ -107,7 +109,7 @@ def card(session: dict[str, Any], *, is_watched: bool, is_paused: bool = False) 
 
 
 def _doing(session: dict[str, Any]) -> dict[str, str] | None:
-    """What was last said or done in it, on one line."""
+    """What was last said or done in the session, on one line; None if unknown."""
     path = str(session["path"])
     try:
         changed_at = os.stat(path).st_mtime_ns
@@ -122,7 +124,7 @@ def _doing(session: dict[str, Any]) -> dict[str, str] | None:
 def _last_message(
     agent: str, path: str, session_id: str, changed_at: int, active_at: str | None
 ) -> dict[str, str] | None:
-    """Read again once the file has changed; of a database, once the session was active."""
+    """Cached until the file changes or, for a session in a database, until it is active again."""
     found = words.conversation(evidence.recent(agent, path, session_id), with_prompts=True)
     return {**found[-1], "text": words.line(found[-1]["text"], 160)} if found else None
 
@@ -152,7 +154,7 @@ def _growth(growth: dict[str, Any]) -> str:
 
 
 def counts(live: list[dict[str, Any]], runs: list[RunRow]) -> dict[str, Any]:
-    """How many there are, by zone and by state."""
+    """How many live sessions and unfinished runs there are, by zone and by state."""
     zones = {zone.value: 0 for zone in Zone}
     for session in live:
         zone = _zone(session)
@@ -168,8 +170,8 @@ def counts(live: list[dict[str, Any]], runs: list[RunRow]) -> dict[str, Any]:
 
 
 def limits(sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
-    """By agent and scope, as the newest word of any session has it. One whose reset has ended
-    tells nothing any more."""
+    """The limits of each agent, as the session that saw them last reports them. Limits that have
+    reset since are left out."""
     newest: dict[tuple[str, str], dict[str, Any]] = {}
     for session in sessions:
         for limit in session["limits"]:
@@ -198,7 +200,7 @@ def limits(sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
 
 
 def needs(picture: Picture) -> dict[str, Any]:
-    """What waits for the user, each with what can be done about it."""
+    """Everything that waits for the user, each with an action to offer."""
     found = []
     for row in picture.runs:
         run = row.run
@@ -256,7 +258,7 @@ def _action_row(
 
 
 def one(source: Source, key: str) -> dict[str, Any]:
-    """A session whole. Raises InputError if none is called so."""
+    """Everything about one session. Raises InputError if no recent session has this key."""
     picture = source.picture
     found = next((s for s in picture.sessions if key_of(s["agent"], s["session_id"]) == key), None)
     if found is None:
@@ -298,7 +300,7 @@ def one(source: Source, key: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _task(agent: str, path: str, session_id: str, cwd: str) -> str:
-    """What its user asked for first."""
+    """The session's task: what its user asked for first."""
     from segue.sessions.documents import known_task
 
     return words.line(known_task(agent, path, session_id, cwd), 300)
@@ -310,7 +312,7 @@ def _readings(source: Source, session: dict[str, Any]) -> list[tuple[float, floa
         return []
     found = []
     for note in log.of(session["agent"], session["session_id"], ("reading",), _READINGS):
-        with suppress(msgspec.ValidationError):  # another version's
+        with suppress(msgspec.ValidationError):  # written by another version
             found.append((note.at, msgspec.convert(note.data, Reading).fraction))
     return found
 
@@ -331,7 +333,8 @@ def _story(source: Source, session: dict[str, Any]) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=32)
 def _account(agent: str, session_id: str, active_at: str | None) -> dict[str, Any]:
-    """Tokens, todos and files: counted in the session's own file, again once it was active."""
+    """The session's todos, changed files and tokens, from its own records. Cached until it is
+    active again."""
     from segue.sessions.count.account import account
     from segue.system.config import prices
 

@@ -1,5 +1,5 @@
-"""What the pages show, read from where it is kept: the daemon if one answers, else session files;
-runs and notes always from their own files. One thread uses it."""
+"""The data that the pages show. Sessions come from the daemon or, if none answers, from session
+files; runs and notes always come from their own files."""
 
 import os
 import time
@@ -26,22 +26,22 @@ from segue.views.machine import RECENT_S, Machine, list_sessions, with_machine
 from segue.watch.log import LOG_NAME, Log, Note, open_log
 from segue.watch.server.remote import Remote
 
-_ASK_S = 2.0  # the daemon, about itself
-_WHOLE_S = 60.0  # and for all it knows: what changes with time alone, such as a forecast
-_CHANGES_S = 0.09  # and for what changed: less than the pause between two looks
+_ASK_S = 2.0  # between requests to the daemon for its own state
+_WHOLE_S = 60.0  # … for all sessions: forecasts change with time alone
+_CHANGES_S = 0.09  # … for changed sessions: shorter than the pause between looks
 _FILES_S = 1.0
 _BACK_S = 1.0
 _TASKS_S = 2.0
-_SHARE = 60  # asking takes at most one part in so many of the time
+_SHARE = 60  # at most 1/60 of the time is spent on reading
 _RUNS = 200
 _MAX_KEPT = 100
-_FEW = 20  # sessions: to ask for more, one by one, costs more than to ask for all
+_FEW = 20  # above this many sessions, one request for all is cheaper than one for each
 
 T = TypeVar("T")
 
 
 class RunRow(Struct, frozen=True):
-    """A run, and where it is in a few words."""
+    """A run, its state in a few words, and whether a process drives it."""
 
     run: Run
     state: str
@@ -49,17 +49,17 @@ class RunRow(Struct, frozen=True):
 
 
 class Picture(Struct, frozen=True, kw_only=True):
-    """Everything that is known at one moment."""
+    """Everything that the pages show, as of one time. `trouble`: what could not be read."""
 
     at: float
-    daemon: dict[str, Any] | None = None  # what it says of itself; None: there is none
+    daemon: dict[str, Any] | None = None  # its own status; None: no daemon answers
     sessions: list[dict[str, Any]] = []  # as `segue status --json` has them
     runs: list[RunRow] = []  # the newest first
     trouble: str = ""
 
 
 class Source:
-    """Reads only what may have changed. `look` is cheap if nothing did."""
+    """Reads only what may have changed, so `look` is cheap if nothing did. Not thread-safe."""
 
     def __init__(self) -> None:
         self.picture = Picture(at=0.0)
@@ -67,11 +67,11 @@ class Source:
         self._log: Log | None = None
         self._versions = (-1, -1)
         self._again_at = self._changes_at = self._whole_at = self._back_at = 0.0
-        self._revision: int | None = None  # of the daemon's sessions; None: all are asked for
+        self._revision: int | None = None  # of the daemon's sessions; None: request all
         self._cached: dict[str, tuple[object, float, Any]] = {}
 
     def look(self) -> bool:
-        """Whether the picture is another now."""
+        """Updates `picture`; returns whether it changed."""
         now, runs, notes = clock.now(), self._runs_version(), self._notes_version()
         before, self._versions = self._versions, (runs, notes)
         was = self.picture
@@ -95,8 +95,8 @@ class Source:
         return msgspec.structs.replace(was, at=now) != self.picture
 
     def _is_back(self, was: Picture) -> bool:
-        """Whether a daemon answers where none did. To read the session files may take long, and
-        is done the more rarely; nobody should wait for that to see the daemon again."""
+        """Whether a daemon answers again. Session files may take long to read and are then read
+        less often; a daemon that starts must not wait for that to be noticed."""
         if was.daemon is not None or time.monotonic() < self._back_at:
             return False
         self._back_at = time.monotonic() + _BACK_S
@@ -119,7 +119,7 @@ class Source:
             else:
                 changed = self._ask_changes(was.sessions, self._revision, now)
                 found = was.sessions if changed is None else changed
-            for changing in ("uptime_s", "log_seq"):  # else every look would find something new
+            for changing in ("uptime_s", "log_seq"):  # else every look would count as a change
                 daemon.pop(changing, None)
             self._wait(began, _ASK_S)
             return daemon, found, trouble
@@ -136,14 +136,15 @@ class Source:
         return None, sessions, trouble
 
     def _changed(self, sessions: list[dict[str, Any]], now: float) -> list[dict[str, Any]] | None:
-        """The same, with what changed since they were asked for; None if nothing did."""
+        """The sessions with the daemon's changes, at most every `_CHANGES_S`; None if nothing
+        changed."""
         began = time.monotonic()
         if self._revision is None or began < self._changes_at:
             return None
         try:
             found = self._ask_changes(sessions, self._revision, now)
         except SegueError:
-            self.hurry()  # it is gone: that is found out there
+            self.hurry()  # the daemon is gone; the next look finds out
             return None
         self._changes_at = began + max(_CHANGES_S, 10 * (time.monotonic() - began))
         return found
@@ -151,8 +152,8 @@ class Source:
     def _ask_changes(
         self, sessions: list[dict[str, Any]], after: int, now: float
     ) -> list[dict[str, Any]] | None:
-        """The same, at once. Sessions that did not change stay the same objects. Raises
-        SegueError."""
+        """The sessions with the daemon's changes after a revision; None if nothing changed.
+        Unchanged sessions stay the same objects. Raises SegueError."""
         changes = Remote(state.socket_path(), timeout_s=3.0).get("/v1/changes", after=after)
         self._revision = changes["revision"]
         if not (changes["sessions"] or changes["gone"]):
@@ -167,8 +168,8 @@ class Source:
         )
 
     def _noted(self, after: int, sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same, except for those of which something was noted: they are asked for alone. If
-        that is too much or in vain, all are, soon."""
+        """The sessions, with those requested again that have new notes. If there are many, or one
+        of them is unknown, the next look requests all."""
         log = self.notes()
         names = {note.session_id for note in log.since(after)} - {""} if log is not None else set()
         known = {session["session_id"]: place for place, session in enumerate(sessions)}
@@ -189,11 +190,12 @@ class Source:
         self._again_at = now + max(min_s, _SHARE * (now - began))
 
     def hurry(self) -> None:
-        """Something was just done: the next look reads all."""
+        """Makes the next look read everything, for example after an action."""
         self._again_at = self._whole_at = 0.0
 
     def cached(self, name: str, version: object, make: Callable[[], T], min_s: float = 5.0) -> T:
-        """What is dear to find out: made again if `version` is another, and not too often."""
+        """A value that is expensive to make: made again once `version` differs, but not before
+        `min_s` has passed, nor so often that it takes more than 1/60 of the time."""
         found = self._cached.get(name)
         now = time.monotonic()
         if found is not None and (found[0] == version or now < found[1]):
@@ -208,19 +210,19 @@ class Source:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """Of runs and notes: others if anything was written."""
+        """The versions of runs and notes: they change with every write."""
         return self._versions
 
     # Runs
 
     @contextmanager
     def store(self) -> Iterator[Store]:
-        """The runs. Raises SegueError if they cannot be read."""
+        """The store of runs, which stays open. Raises SegueError if it cannot be read."""
         if self._store is None:
             self._store = fleet.open_store()
         try:
             yield self._store
-        except StateError:  # a database may come back, a connection does not
+        except StateError:  # the database may come back, but not this connection
             self._store = None
             raise
 
@@ -241,7 +243,7 @@ class Source:
             return found
 
     def run(self, run_id: str) -> RunRow:
-        """One, also an old one. Raises InputError."""
+        """A run by its id, however old. Raises InputError if there is none."""
         with self.store() as store:
             run = store.run(run_id)
             if run is None:
@@ -253,8 +255,8 @@ class Source:
     # Tasks
 
     def tasks(self, now: float) -> list[tuple[Task, Verdict | None]]:
-        """What is in the queue and has not ended, with why it waits; none if there is no queue.
-        Raises SegueError."""
+        """Unfinished tasks of the queue, each with the reason why it waits; none if there is no
+        queue. Raises SegueError."""
         if not (fleet.url() or os.path.exists(queue_path())):
             return []
         return self.cached("tasks", object(), lambda: self._tasks(now), _TASKS_S)
@@ -267,7 +269,7 @@ class Source:
     # Notes
 
     def notes(self) -> Log | None:
-        """The daemon's log; None if none was written yet."""
+        """The daemon's log; None if there is none yet. Raises SegueError if it cannot be read."""
         place = os.path.join(state.state_folder(), LOG_NAME)
         if self._log is None and os.path.exists(place):
             self._log = open_log(place)[0]
@@ -281,7 +283,7 @@ class Source:
             return -1
 
     def last_notes(self, count: int, kinds: tuple[str, ...] = ()) -> list[Note]:
-        """The newest first."""
+        """The last `count` notes of these kinds (by default, of all), the newest first."""
         log = self.notes()
         if log is None:
             return []
@@ -295,7 +297,7 @@ class Source:
         return found[:count]
 
     def close(self) -> None:
-        """Gives the files back."""
+        """Closes the files."""
         if self._store is not None:
             self._store.close()
         if self._log is not None:
@@ -303,7 +305,7 @@ class Source:
 
 
 def _reversed(text: str) -> tuple[int, ...]:
-    """For sorting times, the newest first."""
+    """A sort key that puts the newest of ISO times first."""
     return tuple(-ord(c) for c in text)
 
 

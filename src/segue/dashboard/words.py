@@ -1,4 +1,4 @@
-"""Texts for pages: one line, nothing hidden in it, and never longer than a page can bear."""
+"""Texts for pages: without control characters, and of limited length. Templates escape them."""
 
 import os
 from collections.abc import Iterable
@@ -15,27 +15,28 @@ _TEXT = 20_000
 
 
 def line(value: Any, most: int = _LINE) -> str:
-    """One line of text from outside, for a page: the template escapes it."""
+    """Foreign text in one line of at most `most` characters."""
     text = "" if value is None else str(value)
     shown = one_line(text[: most * 4])
     return shown if len(shown) <= most else shown[: most - 1].rstrip() + "…"
 
 
 def text(value: Any, most: int = _TEXT) -> str:
-    """Several lines of it."""
+    """Foreign text that may have several lines, of at most `most` characters."""
     found = visible(str(value or "")[: most * 2])
     return found if len(found) <= most else found[: most - 1].rstrip() + "…"
 
 
 def dollars(cost: float | Decimal) -> str:
-    """A sum; "" if nothing was spent."""
+    """An amount of money; "" if nothing was spent."""
     if not cost:
         return ""
     return "< $0.01" if cost < 0.005 else f"${cost:,.2f}"
 
 
 def conversation(events: Iterable[Event], *, with_prompts: bool = False) -> list[dict[str, str]]:
-    """What the agent said and did, and what its user asked, each on a line or a few."""
+    """What the agent said, called and failed with, oldest first; with `with_prompts`, also what its
+    user asked."""
     found = []
     for event in events:
         if isinstance(event, Prompt) and with_prompts and event.text.strip():
@@ -51,7 +52,7 @@ def conversation(events: Iterable[Event], *, with_prompts: bool = False) -> list
 
 
 def when(iso: Any) -> float | None:
-    """The instant that a documented form tells."""
+    """The time of an ISO string in segue's JSON; None if it is not one."""
     if not isinstance(iso, str):
         return None
     try:
@@ -61,7 +62,7 @@ def when(iso: Any) -> float | None:
 
 
 def clock_time(at: float | None, now: float, tz: tzinfo) -> str:
-    """When it is or was, as commands say it."""
+    """A time in the form that commands print; "" for None."""
     return "" if at is None else time_of_day(at, now, tz)
 
 
@@ -72,6 +73,6 @@ def project(cwd: Any) -> str:
 
 
 def tilde(path: Any) -> str:
-    """A path below the user's home, shorter."""
+    """A path, with ~ for the user's home folder."""
     found, home = str(path or ""), os.path.expanduser("~")
     return line("~" + found[len(home) :] if found.startswith(home + "/") else found, 200)

@@ -16,8 +16,9 @@ _KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 
 def work(source: Source, run: Run) -> dict[str, Any]:
-    """Found out by git and from session files: not at every look."""
-    # Another machine may tell the last of it a little later.
+    """A run's work, from git and session files. That is slow, so the result is cached until the run
+    or, while it is not settled, any run or note changes."""
+    # A run on another machine may publish its last changes after it has ended.
     is_settled = run.state.is_final and is_here(run)
     version = (run.state, run.leg) if is_settled else source.versions
     return source.cached(f"work {run.id}", version, lambda: _work(source, run))
@@ -60,7 +61,7 @@ def _patch(lines: list[str]) -> list[dict[str, str]]:
 
 def _spend_cells(each: SpendReport) -> dict[str, str]:
     cost = "no list price" if each.cost_usd is None else f"${each.cost_usd:,.2f}"
-    if not each.model:  # the agent's own files do not tell more
+    if not each.model:  # the agent's files have only a total
         cells = dict.fromkeys(("output", "cache_read", "cache_write"), "–")
         all_of_it = f"{tables.short(each.input_tokens)} in all"
         agent = words.line(each.agent, 30)

@@ -1,8 +1,7 @@
-"""The inside of the MCP server: what an agent can ask about its own session, and have done for it.
+"""The tools of the MCP server: what an agent can ask about its own session, and have done for it.
 
-If the daemon is running, it answers; without it everything except a requested handoff works the
-same, by looking at the sessions directly. Sessions have their documented form
-(docs/sessions.md).
+A running daemon answers. Without one, everything works the same from the session files, except for
+requesting a handoff. Sessions have their documented form (docs/sessions.md).
 """
 
 import os
@@ -37,10 +36,10 @@ NO_DAEMON = (
 _MAX_SESSIONS = 100
 _MAX_TOKENS = 10**12
 _MAX_REASON = 300  # characters
-_PATIENCE_S = 3.0  # with the daemon
-_DEPTH = 64  # ancestors that are looked at
+_PATIENCE_S = 3.0  # how long a request to the daemon may take
+_DEPTH = 64  # how many ancestors of the server to check
 _LIVE = frozenset(state.value for state in SessionState if state.is_live)
-_AWAITED = frozenset({"waiting", "asking", "asked"})  # steps of a cycle that want the document
+_AWAITED = frozenset({"waiting", "asking", "asked"})  # steps at which the daemon waits for it
 _SHORT = (
     *("agent", "session_id", "cwd", "model", "state", "context", "last_activity"),
     *("run", "run_state", "handed_over_to"),
@@ -59,32 +58,32 @@ SessionJson = dict[str, Any]  # a session, as `segue status --json` has it
 
 
 class McpAnswer(NamedTuple):
-    """What is told: a line or two for the model, and the same for programs."""
+    """An answer: a line or two for the model, and the same as data."""
 
     text: str
     data: dict[str, Any]
 
 
 class Picked(NamedTuple):
-    """The session that is meant, and why that one."""
+    """The session that an answer is about, and how it was chosen."""
 
     session: SessionJson
     chosen: Chosen
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The agent and the session's id."""
         return f"{self.session['agent']} session {one_line(str(self.session['session_id']))}"
 
     @property
     def how(self) -> str:
-        """Which was taken, in a sentence."""
+        """The choice in a sentence, so that a wrong one is noticed."""
         return f"Session: {one_line(str(self.session['session_id']))} ({_HOW[self.chosen]})."
 
 
 class Answers:
-    """For a server that an agent started in `folder`. Every call looks again. Raises SegueError
-    with one line for whatever cannot be answered."""
+    """The tools, for a server that an agent started in `folder`. Nothing is cached between calls.
+    Every tool raises SegueError with one line if it cannot answer."""
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class Answers:
         return McpAnswer(text, {"session": found, "chosen": picked.chosen})
 
     def sessions(self) -> McpAnswer:
-        """Those with an agent behind them, and those of the last day; the live ones first."""
+        """Live sessions, then others of the last day."""
         found, parents = self._recent(), self._ancestors()
         listed = [
             {key: one.get(key) for key in _SHORT} | {"is_mine": one.get("pid") in parents}
@@ -123,7 +122,8 @@ class Answers:
     def fits(
         self, tokens: int | None = None, prompt: str | None = None, session: str = ""
     ) -> McpAnswer:
-        """Whether a task of that size, or the one of that prompt, may be begun in a session."""
+        """Whether a task of this size, or of this prompt, may start in a session. Raises InputError
+        unless exactly one of `tokens` and `prompt` is given."""
         if (tokens is None) == (not prompt):
             raise InputError("pass either `tokens` or `prompt`")
         if tokens is not None and not 0 < tokens < _MAX_TOKENS:
@@ -137,8 +137,9 @@ class Answers:
         return McpAnswer(f"{verdict}: {fit['why']}{by} {picked.how}", fit)
 
     def write_handoff(self, text: str, session: str = "") -> McpAnswer:
-        """Keeps a handoff document, if it is one: where the daemon waits for it, else under a new
-        name. Never lost for want of a session: without one it is this folder's."""
+        """Saves a handoff document, without secrets: where the daemon waits for it, otherwise under
+        a new name. Without a known session, it is saved for this folder. Raises InputError if it is
+        not a complete document."""
         clean, hidden = redact(text)
         if len(clean.encode("utf-8", "replace")) > MAX_BYTES:
             raise InputError(f"the document is larger than {MAX_BYTES:,} bytes")
@@ -176,9 +177,9 @@ class Answers:
         return McpAnswer(" ".join(notes), data)
 
     def request_handoff(self, reason: str, session: str = "") -> McpAnswer:
-        """Asks the daemon to hand a session over now."""
+        """Asks the daemon to hand over a session now. Raises InputError if no daemon is running."""
         picked = self._pick(session)
-        self._project(picked.session, is_named=bool(session))  # not one of another's
+        self._project(picked.session, is_named=bool(session))  # raises if it is another project's
         why = " ".join(redact(reason)[0].split())[:_MAX_REASON]
         if not why:
             raise InputError("give a reason for the handoff")
@@ -196,7 +197,7 @@ class Answers:
         return handoffs.listed(self._handoffs_of(self._folder, {}))
 
     def document(self, name: str) -> str:
-        """One of them."""
+        """The text of one of them, by its name."""
         return handoffs.read(self._handoffs_of(self._folder, {}), name)
 
     # Which session
@@ -221,7 +222,7 @@ class Answers:
         return pick(self._recent(), self._ancestors(), self._folder)
 
     def _recent(self) -> list[SessionJson]:
-        """The daemon's, else by looking; live ones first, the newest first among each."""
+        """The live sessions, then others of the last day, each the newest first."""
         found = self._daemon("/v1/sessions")
         listed = found.get("sessions") if found else None
         if not isinstance(listed, list):
@@ -237,11 +238,11 @@ class Answers:
         return found
 
     def _ancestors(self) -> list[int]:
-        """This server's parent, its parent, and so on."""
+        """The process ids of this server's ancestors, the nearest first."""
         system, pid, found = procfs.system(), self._pid, []
         for _ in range(_DEPTH):
             facts = system.facts(pid)
-            if facts is None or facts.parent < 1:  # an agent in a container may be number 1
+            if facts is None or facts.parent < 1:  # in a container, process 1 may be the agent
                 break
             pid = facts.parent
             found.append(pid)
@@ -289,8 +290,8 @@ class Answers:
     # Documents
 
     def _project(self, found: SessionJson, *, is_named: bool) -> str:
-        """The session's folder. One that is named must be of this server's project: an agent has
-        no business in another's."""
+        """The session's folder. Raises InputError for a named session that is neither in this
+        server's folder, above it nor below it: agents have no business in another project."""
         cwd = files.real(found["cwd"]) if found.get("cwd") else ""
         if not cwd:
             return self._folder
@@ -319,7 +320,8 @@ class Answers:
         return ""
 
     def _tell(self, found: SessionJson, path: Path) -> bool:
-        """It sees the file by itself too; this is for those who watch no files."""
+        """Tells the daemon that a document was saved; returns whether a daemon took the message. It
+        would find the file anyway, but later."""
         event = {
             "hook_event_name": "HandoffWritten",
             "agent": found.get("agent", ""),
@@ -329,12 +331,12 @@ class Answers:
         }
         try:
             self._remote().post("/v1/hook", event)
-        except (SegueError, UnicodeError):  # a path whose name is no UTF-8
+        except (SegueError, UnicodeError):  # UnicodeError: the path is not UTF-8
             return False
         return True
 
     def _daemon(self, path: str, **query: str | int) -> dict[str, Any] | None:
-        """What the daemon says; None without one, or if it says anything odd."""
+        """The daemon's answer; None if there is no daemon, or no usable answer."""
         try:
             found = self._remote().get(path, **query)
         except SegueError:
@@ -343,9 +345,10 @@ class Answers:
 
 
 def pick(sessions: Sequence[SessionJson], ancestors: Sequence[int], folder: str) -> Picked | None:
-    """Whose server this is, if nobody says: the session whose process is the nearest ancestor
-    (of this folder, if that process has several), else the newest live one of the folder, else the
-    newest. `sessions` are ranked, the best first."""
+    """The session that a call is about if it names none: the one whose process is the server's
+    nearest ancestor (if that process has several, one of this folder), otherwise the newest live
+    one of the folder, otherwise the newest of the folder; None if there is none. `sessions`:
+    sorted, the best first."""
 
     def is_here(one: SessionJson) -> bool:
         return bool(one.get("cwd")) and os.path.realpath(one["cwd"]) == folder
@@ -373,7 +376,7 @@ def _dicts(machine: Machine, since: float | None = None) -> list[SessionJson]:
 
 
 def _fullness(one: SessionJson) -> str:
-    """How full it is, and what happened to it."""
+    """How full a session is, whether it was handed over, and its run."""
     size = _size(one)
     if one.get("handed_over_to"):
         size += f"; handed over to session {one_line(str(one['handed_over_to']))}"

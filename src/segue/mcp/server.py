@@ -92,7 +92,7 @@ class Sessions(_Shape):
 
 
 class McpServer(MCPServer[Any]):
-    """Lists the handoffs that are there when it is asked, and not those of its start."""
+    """A server that lists the handoff documents that exist at the time of the request."""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__(
@@ -101,7 +101,7 @@ class McpServer(MCPServer[Any]):
         self._answers = answers
 
     async def list_resources(self) -> list[Listed]:
-        """The list itself, then every document, the newest first."""
+        """The list as a resource, then every document, the newest first."""
         import anyio
 
         found = await super().list_resources()
@@ -122,7 +122,7 @@ class McpServer(MCPServer[Any]):
 
 
 def make_server(answers: Answers) -> McpServer:
-    """The server, ready to run."""
+    """A server with all tools and resources, ready to run."""
     server = McpServer(answers)
 
     @server.tool(title="How full is this session?", annotations=_READS)
@@ -192,7 +192,7 @@ def make_server(answers: Answers) -> McpServer:
 
 
 def _result(work: Callable[[], McpAnswer]) -> CallToolResult:
-    """Structured, with the short text beside it. What is no answer is an error of the tool's."""
+    """A tool's answer, as text and as data. A SegueError becomes an error of the tool."""
     try:
         answer = work()
     except SegueError as fault:
@@ -204,7 +204,7 @@ def _result(work: Callable[[], McpAnswer]) -> CallToolResult:
 
 
 def _utf8(value: Any) -> Any:
-    """What JSON can carry: names of files need not be UTF-8."""
+    """The value with all text valid UTF-8, as JSON needs it: file names need not be."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -221,8 +221,8 @@ def _read(work: Callable[[], Any]) -> Any:
 
 
 def serve() -> None:
-    """Answers until stdin ends."""
-    # The thread that reads stdin cannot be woken: an interrupt ends the process, as it does others.
+    """Answers requests until stdin ends."""
+    # The thread that reads stdin cannot be interrupted, so Ctrl+C must end the process itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     make_server(Answers()).run("stdio")
 

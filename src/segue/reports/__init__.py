@@ -1,1 +1,1 @@
-"""The results of the work, as data: of one run, of a night, and as figures. Changes nothing."""
+"""Results as data: of one run, of a period such as a night, and as figures. Reads only."""

@@ -1,6 +1,5 @@
-"""The figures by which handoffs are judged (docs/report.md), from the logs of runs and of the
-daemon together. Each has a definition and, where there is one, a target. Pure, except for
-reading those logs."""
+"""Figures that show how well handoffs work (docs/report.md), from the logs of runs and of the
+daemon. Each has a definition and, where there is one, a target. Reads only those logs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,27 +14,27 @@ from segue.runs.store.port import Entry, Store, StoredLeg, StoredReading
 from segue.watch.log import Log, Note
 
 BAND = (0.85, 0.90)
-"""In which handoffs should be asked for."""
+"""How full a window should be when a handoff is requested."""
 _KINDS = ("stop", "metrics", "wake", "crossing", "arrival")
 
 
 class Handoff(Struct, frozen=True, kw_only=True):
-    """One, in a run or in a terminal. Fractions are of the window; None: not known."""
+    """A handoff in a run or in a terminal. Fractions are of the window; None means unknown."""
 
     asked_fraction: float | None = None
     answered_fraction: float | None = None
-    cycle_s: float | None = None  # from the mark to the first action of the next session
-    was_needed: bool | None = None  # False: the remaining work would have fitted
+    cycle_s: float | None = None  # in a run: from the request to the next session's first reply
+    was_needed: bool | None = None  # False: it was unnecessary, or early
 
 
 class Facts(Struct, kw_only=True):
-    """What happened, added up from both logs."""
+    """What happened in a period, from both logs."""
 
     sessions: set[tuple[str, str]]
     exhausted: set[tuple[str, str]]
     handoffs: list[Handoff]
     stops: Counter[str]
-    arrivals: list[int] = []  # for each continuation that was looked at: what it did again
+    arrivals: list[int] = []  # for each examined continuation: what it repeated
     resumes: int = 0
     resumes_worked: int = 0
     waits: int = 0
@@ -44,19 +43,20 @@ class Facts(Struct, kw_only=True):
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """A number, what it counts, and what it should be. None: nothing to count yet."""
+    """A number, its definition and its target. `value` is None if there is nothing to count yet."""
 
     name: str
     value: float | None
     unit: str  # share, number, seconds
-    of: int  # how many things it was made from
+    of: int  # the number of things that it counts or averages
     definition: str
     target: str = ""
     is_met: bool | None = None
 
 
 def facts(store: Store | None, log: Log | None, *, since: float = 0.0, project: str = "") -> Facts:
-    """Everything that both logs tell of a time and, if one is named, of a project."""
+    """What happened since a time and, if `project` is given, in that folder. Sessions of runs count
+    once, by the run's log. Without a store or log, its part is empty."""
     found = Facts(sessions=set(), exhausted=set(), handoffs=[], stops=Counter())
     own: set[str] = set()
     for run in store.runs() if store is not None else ():
@@ -77,7 +77,7 @@ def facts(store: Store | None, log: Log | None, *, since: float = 0.0, project: 
 
 
 def figures(known: Facts) -> list[Figure]:
-    """All of them, in a fixed order."""
+    """All figures, in a fixed order."""
     sessions, handoffs = len(known.sessions), known.handoffs
     asked = [h.asked_fraction for h in handoffs if h.asked_fraction is not None]
     answered = [h.answered_fraction for h in handoffs if h.answered_fraction is not None]
@@ -179,7 +179,8 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value that so many do not exceed."""
+    """The smallest of the values that at least this share of them does not exceed; None for
+    none."""
     if not ordered:
         return None
     place = max(0, -(-len(ordered) * share // 1) - 1)
@@ -281,7 +282,8 @@ def _handoff(
 
 
 def _was_needed(run: Run, sizes: Sequence[_Size], leg: int, old: _Size | None) -> bool | None:
-    """Of a run that is done: whether what its later sessions added would not have fitted."""
+    """Whether the work of the later sessions would have been too much for the old one. None if
+    unknown: the run is not done, or the old session was not measured."""
     if run.state.value != "done" or old is None:
         return None
     added = 0
@@ -325,7 +327,7 @@ def _add_notes(found: Facts, notes: Iterable[Note]) -> None:
 
 
 def _repeats(data: Mapping[str, Any]) -> int:
-    """How much of what was handed on a session did again."""
+    """How many commands, files and questions a session repeated."""
     return sum(int(_number(data.get(key)) or 0) for key in ("commands", "files", "questions"))
 
 

@@ -1,4 +1,4 @@
-"""Figures of this machine: both logs, opened and closed again."""
+"""The figures of this machine. Opens both logs and closes them again."""
 
 import os
 
@@ -12,7 +12,7 @@ _UNITS = {"share": "1", "number": "1", "seconds": "s"}
 
 
 def read_facts(since: float = 0.0, project: str = "") -> Facts:
-    """What both logs tell. Raises SegueError if one cannot be read."""
+    """What happened, as `figures.facts` has it. Raises SegueError if a log cannot be read."""
     place = os.path.join(state.state_folder(), LOG_NAME)
     log = Log(place) if os.path.exists(place) else None
     try:
@@ -24,7 +24,8 @@ def read_facts(since: float = 0.0, project: str = "") -> Facts:
 
 
 def figure_samples() -> list[Sample]:
-    """The figures and the stops as metrics, of all time."""
+    """All figures and the stops by reason as metrics, since the logs began. Raises SegueError if a
+    log cannot be read."""
     known = read_facts()
     found = [as_sample(each) for each in figures(known) if each.value is not None]
     return found + [
@@ -41,7 +42,7 @@ def figure_samples() -> list[Sample]:
 
 
 def as_sample(figure: Figure) -> Sample:
-    """One figure, with what it counts and what it should be."""
+    """A figure as a metric, with its definition and target as the description."""
     target = f"; target: {figure.target}" if figure.target else ""
     return Sample(
         name=f"segue.figure.{figure.name}",

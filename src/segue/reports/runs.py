@@ -1,4 +1,4 @@
-"""The results of a run."""
+"""Reports on runs."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from segue.runs.store.port import Entry, Store, StoredLeg
 
 
 def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> RunReport:
-    """Everything that is known of it. What cannot be told is left out, and `note` says why."""
+    """Everything known about a run. If something is missing, `note` says why."""
     entries = store.log(run.id)
     last = entries[-1].at if entries else run.created_at
     legs = store.legs(run.id)
@@ -39,7 +39,7 @@ def run_report(store: Store, run: Run, now: float, env: Mapping[str, str]) -> Ru
 
 
 def runs_since(store: Store, since: float) -> list[Run]:
-    """Those in which something happened since then, the oldest first."""
+    """The runs whose log has an entry since then, the oldest first."""
     found = []
     for run in store.runs():
         entries = store.log(run.id)

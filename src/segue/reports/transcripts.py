@@ -5,7 +5,7 @@ from segue.sessions.digest import read_session
 
 
 def of_session(agent: str, path: str, session_id: str) -> list[Utterance]:
-    """From a session's file or rows; empty if it cannot be read."""
+    """The conversation of a session, from its file or database; empty if it cannot be read."""
     found = Conversation()
     read_session(found, agent, path, session_id)
     return found.utterances

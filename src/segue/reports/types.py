@@ -17,7 +17,7 @@ WatchedWhat = Literal[
 
 
 class WaitReport(Struct, frozen=True, kw_only=True):
-    """A wait as it was: `until` is when it had ended."""
+    """A wait of a run. `until`: when it ended or, if it has not, the time of the report."""
 
     since: float
     until: float
@@ -25,7 +25,7 @@ class WaitReport(Struct, frozen=True, kw_only=True):
 
 
 class CheckReport(Struct, frozen=True, kw_only=True):
-    """How the user's check came out last."""
+    """The last result of the user's check, and how often it ran."""
 
     ok: bool
     exit_code: int
@@ -33,7 +33,7 @@ class CheckReport(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """Something that was decided, and why."""
+    """A decision of the run, and its reason."""
 
     at: float
     decision: str
@@ -44,29 +44,29 @@ class RunReport(Struct, frozen=True, kw_only=True):
     """One run, from its log, its folder and its snapshots."""
 
     run: Run
-    is_driven: bool  # a living segue drives it
+    is_driven: bool  # whether a live process drives it
     answer: str
-    ended_at: float | None  # None: it has not ended
+    ended_at: float | None  # None: unfinished
     last_at: float
     legs: list[StoredLeg]
     stops: dict[int, Stop]  # by leg
     waits: list[WaitReport]
-    handoffs: list[float]  # when the next session was begun
+    handoffs: list[float]  # when each next session started
     check: CheckReport | None
     spend: list[SpendReport]
     steps: list[Step]
-    files: list[FileDiff] | None  # None: there are no snapshots to tell
+    files: list[FileDiff] | None  # None: unknown; `note` says why
     commits: list[tuple[str, str]]
     note: str = ""  # why something is missing
 
     @property
     def worked_s(self) -> float:
-        """Of its legs."""
+        """The time that its legs worked."""
         return self.run.active_s
 
     @property
     def waited_s(self) -> float:
-        """Of its waits, as long as they lasted."""
+        """The time that it waited, in all."""
         return sum(max(0.0, wait.until - wait.since) for wait in self.waits)
 
 
@@ -82,9 +82,9 @@ class WatchedReport(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """Everything that happened in some time, or one run."""
+    """Everything that happened in a period, or one run."""
 
-    since: float | None  # None: one run, whenever it was
+    since: float | None  # None: one run, from its start
     until: float
     runs: list[RunReport]
     watched: list[WatchedReport]

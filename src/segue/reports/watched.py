@@ -17,7 +17,8 @@ _WAKES: dict[str, WatchedWhat] = {
 
 
 def watched_since(log: Log, since: float) -> list[WatchedReport]:
-    """Handed over, resumed, left alone and why, the oldest first; the same thing once."""
+    """What the daemon did to sessions since then, or why it did nothing, the oldest first. The same
+    thing is listed once."""
     found: list[WatchedReport] = []
     for note in notes_since(log, since, _KINDS):
         details = _of(note)
