@@ -1,5 +1,5 @@
-"""The command line. Each command has its own file, which is imported when it is called: `segue
---version` must cost no more than click."""
+"""The command line. Each command has its own file, which is imported only when it is called: `segue
+--version` must import nothing but click."""
 
 import gc
 import os
@@ -139,8 +139,8 @@ def _piping() -> Iterator[None]:
 
 
 class CommandContext(click.Context):
-    """A context that a usage error names: click's parser leaves it out where an option lacks its
-    value."""
+    """A context that usage errors name even where click's parser names none: when an option lacks
+    its value."""
 
     def __exit__(
         self,
@@ -154,14 +154,14 @@ class CommandContext(click.Context):
 
 
 def _set_context(command: click.Command) -> None:
-    """Lets a command, and each command of a group, add itself to its usage errors."""
+    """Makes usage errors of a command, and of the commands in a group, name that command."""
     command.context_class = CommandContext
     for each in command.commands.values() if isinstance(command, click.Group) else ():
         _set_context(each)
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands only by name."""
+    """A group that lists its commands without importing them."""
 
     context_class = CommandContext
 
@@ -178,7 +178,7 @@ class LazyGroup(click.Group):
         command: click.Command = import_module(f"segue.cli.{_folder(name)}.{name}").command
         _set_context(command)
         _add_help(command)
-        if not gc.isenabled():  # see segue.start: what was imported stays, and is not looked at
+        if not gc.isenabled():  # off since segue.start; imported objects stay for good
             gc.freeze()
             gc.enable()
         return command
@@ -229,9 +229,8 @@ def _flag(*names: str, help: str, callback: Any) -> click.Option:
 
 
 def _add_help(command: click.Command) -> None:
-    """Gives a command the help option that click would give it. Click looks for translations of
-    its text, of which it has none: in this, a scan that finds nothing new would spend 2% of its
-    time."""
+    """Adds the help option that click would add. Click also looks up translations of its text, of
+    which there are none; in a scan that finds nothing new, that takes 2% of the time."""
     if command.add_help_option:
         command.add_help_option = False
         description = "Show this message and exit."
@@ -259,7 +258,7 @@ def main() -> None:
     streams.settle()
     with suppress(_ReaderGone, BrokenPipeError):
         sys.exit(_run())
-    # Not an error, and nobody is left to tell.
+    # Not an error, and nobody is left to read a message.
     streams.leave()
     sys.exit(141)
 
@@ -287,7 +286,7 @@ def _run() -> int:
 
 
 def _printing() -> Any:
-    """Imported once there is something to say."""
+    """`views.printing`, imported only when there is something to print."""
     from segue.views import printing
 
     return printing

@@ -10,7 +10,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def styled(line: str) -> str:
-    """A line of a patch, with its colour, for `printing.say`."""
+    """A line of a patch in its colour, for `printing.say`."""
     if line.startswith(("+++ ", "--- ", "diff ", "index ")):
         return printing.style(line, bold=True)
     colour = _COLOURS.get(line[:1])
@@ -18,7 +18,7 @@ def styled(line: str) -> str:
 
 
 def counted_lines(changed: Sequence[FileDiff]) -> list[str]:
-    """One line per file, and one for all."""
+    """One line per file, and a last one with the total."""
     lines = [f"{count(each):>12}  {clean(each.path)}" for each in changed]
     return [*lines, total(changed)]
 
@@ -31,5 +31,5 @@ def total(changed: Sequence[FileDiff]) -> str:
 
 
 def count(each: FileDiff) -> str:
-    """For example "+12 −4", or that it is not text."""
+    """For example "+12 −4"; "binary" for a file that is not text."""
     return "binary" if each.added is None else f"+{each.added:,} −{each.removed or 0:,}"

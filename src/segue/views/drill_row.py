@@ -1,4 +1,4 @@
-"""One play of a drill while it runs: what is known of it, and its news in plain words."""
+"""One play of a drill: what is known about it while it runs, and its events in plain words."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ _REQUESTS = {
     "handoff": "request for a handoff document",
     "other": "side request",
 }
-"""Kinds of requests, for answers that `_ANSWERS` does not have."""
+"""Names of kinds of requests, for answers without an entry in `_ANSWERS`."""
 _ANSWERS = {
     ("main", "look"): "checking what is done so far",
     ("main", "end"): "the agent says that the task is done",
@@ -38,13 +38,13 @@ _ACTS = {
 
 
 class DrillRow:
-    """One play, as far as it is known."""
+    """What is known about one play so far."""
 
     def __init__(self, agent: str, scenario: str, steps: int, *, with_segue: bool = False) -> None:
         self.agent, self.scenario, self.steps = agent, scenario, steps
         self.with_segue = with_segue
         self.step: int | None = None  # the step that began last
-        self.done: set[int] = set()  # as far as can be seen from outside
+        self.done: set[int] = set()  # steps that have ended, as far as events show
         self.used: int | None = None
         self.most = 0
         self.window: int | None = None
@@ -53,11 +53,11 @@ class DrillRow:
         self.outcome: PlayOutcome | None = None
         self.refused = ""
         self.broke_off = ""
-        self.folder = ""  # of a play that broke off
+        self.folder = ""  # the play's; set when it ends
 
     @property
     def name(self) -> str:
-        """The name of the play, for a separate line."""
+        """The agent, scenario and mode of the play, in words."""
         return f"{self.agent} · {self.scenario} · {WITH if self.with_segue else WITHOUT}"
 
     @property
@@ -66,7 +66,7 @@ class DrillRow:
 
     @property
     def in_words(self) -> str:
-        """How it ended, for a separate line."""
+        """How the play ended, or why it was not played."""
         if self.broke_off:
             return f"broke off: {self.broke_off}"
         done = self.outcome
@@ -75,7 +75,8 @@ class DrillRow:
         return "; ".join(filter(None, (done.in_words, done.reason, done.way)))
 
     def hear(self, event: dict[str, Any]) -> str:
-        """Handles an event; returns a line about it, if it deserves one."""
+        """Handles an event of the play; returns a line about it, or "" for an event that is not
+        news."""
         match event["kind"]:
             case "step":
                 self._begin(event["step"])
@@ -88,7 +89,7 @@ class DrillRow:
                 if request["kind"] in _SIDE_KINDS:
                     return ""
                 if request["kind"] in (None, "main") and (step := _STEP.match(request["answered"])):
-                    self._begin(int(step[1]))  # some have ended before they are seen running
+                    self._begin(int(step[1]))  # a step may end before an event shows it running
                     self.news = f"step {self.step} of {self.steps}"
                     return ""  # reported when it runs
                 self.news = _news(request)
@@ -106,15 +107,16 @@ class DrillRow:
         return self.news
 
     def _begin(self, step: int) -> None:
-        """A step other than the last one means that this one is done; the same step, that it broke
-        off."""
+        """Notes that a step begins. A new step means that the one before is done; the same step
+        again means that it broke off."""
         if self.step is not None and self.step != step:
             self.done.add(self.step)
         self.step = step
 
 
 def _news(request: dict[str, Any]) -> str:
-    """The model's answer to a request, as the work of its agent where it is that."""
+    """A line about the model's answer to a request: what it means for the work or, if nothing, the
+    answer itself."""
     answered = str(request["answered"])
     kind = request["kind"]
     if kind is None:
@@ -131,7 +133,7 @@ def _news(request: dict[str, Any]) -> str:
         answer = answered.replace("_", " ")
     if request["delivery"] != "whole":
         answer += f" ({request['delivery'].replace('_', ' ')})"
-    return _line(answer)  # it may be any command
+    return _line(answer)  # it may contain any command
 
 
 def _line(text: str) -> str:

@@ -22,13 +22,13 @@ class DrillPicture(Protocol):
     """Anything that shows a drill."""
 
     def begin(self, row: DrillRow) -> None:
-        """A play begins."""
+        """Shows that a play begins."""
 
     def news(self, row: DrillRow, text: str) -> None:
-        """Something happened in it."""
+        """Shows an event of a play; "" is no news."""
 
     def end(self, row: DrillRow) -> None:
-        """It has ended."""
+        """Shows that a play has ended."""
 
 
 class DrillLines:
@@ -50,7 +50,7 @@ class DrillLines:
 
 
 class MovingDrill:
-    """The table itself, redrawn over time; for terminals."""
+    """The table itself, redrawn as the drill goes on; for terminals."""
 
     def __init__(self, console: "Console | None" = None) -> None:
         from rich.live import Live
@@ -72,25 +72,25 @@ class MovingDrill:
         self.rows.append(row)
 
     def news(self, row: DrillRow, text: str) -> None:
-        pass  # it is in the row
+        pass  # the table reads it from the row
 
     def end(self, row: DrillRow) -> None:
         pass
 
     def _table(self) -> "Table":
-        """The last rows that fit: others could not be redrawn."""
+        """The last rows that fit on the screen: more could not be redrawn."""
         fits = max(1, self.console.height - 2)
         return table(_flat(_pairs(self.rows)[-fits:]), self.console.width)
 
 
 class Pair:
-    """The plays of one agent in one scenario: a line of the table."""
+    """The plays of one agent in one scenario, without and with segue: a line of the table."""
 
     def __init__(self, row: DrillRow) -> None:
         self.rows = [row]
 
     def takes(self, row: DrillRow) -> bool:
-        """Whether this play is the other half."""
+        """Whether this is the other play of the pair."""
         first = self.rows[0]
         is_same = (first.agent, first.scenario) == (row.agent, row.scenario)
         return is_same and all(row.with_segue != each.with_segue for each in self.rows)
@@ -101,7 +101,7 @@ class Pair:
         return self.rows[-1]
 
     def row(self, with_segue: bool) -> DrillRow | None:
-        """One of the two plays."""
+        """The play with, or without, segue; None if it has not begun."""
         return next((row for row in self.rows if row.with_segue is with_segue), None)
 
 
@@ -143,10 +143,10 @@ Form = Literal["long", "short", "least"]
 
 
 class _Room(NamedTuple):
-    """How much is shown."""
+    """How much of each line to show."""
 
     form: Form
-    bars: int = 0  # of the gauge
+    bars: int = 0  # length of the gauge
     dropped: frozenset[str] = frozenset()
 
 
@@ -251,7 +251,7 @@ def _gauge(row: DrillRow, bars: int) -> "Text":
 
     if row.used is None or not row.window:
         return Text()
-    # at the end: the fullest that it was
+    # once it has ended, how full it was at most
     share = (row.most if row.outcome else row.used) / row.window
     full = min(bars, round(share * bars))
     colour = "red" if share >= 0.85 else "yellow" if share >= 0.5 else "green"
@@ -278,7 +278,7 @@ def _verdict(row: DrillRow, form: Form) -> "Text":
 
 
 def _outcome_text(done: PlayOutcome, form: Form) -> str:
-    """What became of the job, why it ended if not everything is done, and how."""
+    """How much of the job is done, why the play ended if not all is, and how it got there."""
     why = "" if done.is_done and done.reason == "completed" else done.reason
     if form == "long" or not done.steps:
         text = f"{done.in_words}: {why}" if why else done.in_words

@@ -48,7 +48,7 @@ def q_quits() -> Iterator[None]:
 
 
 def _is_ours() -> bool:
-    """Whether a user is at the terminal that is the input."""
+    """Whether stdin and stdout are a terminal, and this process is in its foreground."""
     try:
         fd = sys.stdin.fileno()
         return os.isatty(fd) and sys.stdout.isatty() and os.tcgetpgrp(fd) == os.getpgrp()

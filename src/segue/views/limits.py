@@ -94,7 +94,7 @@ def lines(account: Account, now: float, tz: tzinfo) -> Iterator[str]:
 
 
 def short(account: Account, now: float, tz: tzinfo) -> str:
-    """The same in a few words, for `segue status`."""
+    """An account in a few words, for `segue status`; "" if no limit has a known usage."""
     holding = accounts.limited_until(account, now)
     if holding is not None and holding.resets_at is not None:
         until = time_of_day(holding.resets_at, now, tz)

@@ -28,10 +28,10 @@ _HISTORY_FILES = 50
 
 @dataclass(frozen=True)
 class Machine:
-    """Everything a command needs to look at sessions."""
+    """Everything that a command needs to list sessions, as of `now`."""
 
     homes: list[find.Home]
-    found: list[find.FileOnDisk]  # with sub-agents' parents, as far as they are known
+    found: list[find.FileOnDisk]  # with the parents of sub-agents' sessions, where known
     index: Index
     survey: Survey
     policies: Policies
@@ -42,8 +42,9 @@ class Machine:
 def with_machine(
     work: Callable[[Machine], Result], *, with_processes: bool = True
 ) -> tuple[Machine, Result]:
-    """Runs `work` on this machine's sessions. Prints anything odd on stderr, one line each. If
-    the index breaks while `work` reads it, it is set aside, and the work is done again."""
+    """Calls `work` with this machine's sessions. Prints anything odd on stderr, one line each. If
+    the index turns out to be damaged, it is set aside and `work` is called again. The caller closes
+    `machine.index`, or leaves that to the end of the process."""
     index, note = open_index(state.index_path())
     _say(note)
     try:
@@ -97,7 +98,7 @@ def list_sessions(machine: Machine, since: float | None = None) -> list[Session]
 
 
 def say_notes(machine: Machine, most: int = 5) -> None:
-    """What could not be read, one line each."""
+    """Prints what could not be read, one line each, at most `most` of them."""
     notes = [*machine.policies.notes, *machine.survey.notes]
     for note in notes[:most]:
         printing.complain(note)
@@ -106,8 +107,8 @@ def say_notes(machine: Machine, most: int = 5) -> None:
 
 
 def choose(sessions: Sequence[Session], name: str) -> Session:
-    """The one session that a name refers to; raises InputError with the list if there are
-    several."""
+    """The one session that a name refers to. Raises InputError if there is none, or several; then
+    with a list."""
     if not name.strip():
         raise InputError("SESSION is empty; `segue sessions` lists them")
     found = matching(name, sessions, lambda s: SessionName(s.session_id, s.path, s.cwd), _real)
@@ -125,8 +126,8 @@ def _real(path: str) -> str:
 
 
 def sizes_of(machine: Machine, listed: Sequence[Session]) -> dict[str, tuple[int, ...]]:
-    """The sizes after each reply of these sessions, by their files, which are counted if necessary.
-    Unknown for agents that store all sessions in one database."""
+    """The context sizes after each reply of these sessions, by session file; files that changed are
+    counted first. Left out: sessions of agents that store all of them in one database."""
     from segue.core.sessions.ledger import Ledger
     from segue.sessions.count.account import samples
     from segue.sessions.count.count import Batch
@@ -153,9 +154,9 @@ def sizes_of(machine: Machine, listed: Sequence[Session]) -> dict[str, tuple[int
 
 
 def project_costs(machine: Machine, listed: Sequence[Session], session: Session) -> list[int]:
-    """What tasks have cost so far in the project of a session, with the same agent; from its newest
-    sessions, which are counted if necessary. Unknown for agents that store all sessions in one
-    database, because its rows do not distinguish projects."""
+    """The tokens that earlier tasks needed, with the same agent in the same project as a session.
+    From the newest sessions; files that changed are counted first. Empty for agents that store all
+    sessions in one database, because its rows do not distinguish projects."""
     from segue.core.sessions.forecasts.growth import task_costs
     from segue.core.sessions.ledger import Ledger
     from segue.sessions.count.account import samples

@@ -21,7 +21,8 @@ from typing import TextIO
 from segue.core.terminals.visible import visible
 
 STALL_S = 5.0
-"""At the end, a reader that accepts nothing for this long loses the rest."""
+"""At the end, a reader that accepts nothing for this long loses what is optional, and on a terminal
+everything."""
 _PIECE_BYTES = 4_096
 _LOOSE_BYTES = 200_000  # of optional output: some thousand lines
 _LOOK_S = 1.0
@@ -32,20 +33,20 @@ class Out:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         stream = stream or sys.stdout
-        self.is_gone = False  # nobody reads it any more
+        self.is_gone = False  # its reader is gone
         self.fault = ""  # why writing failed, unless its reader has closed it
         self.is_terminal = stream.isatty()
         self.encoding = stream.encoding
         self._number = stream.fileno()
         self._text = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._changed = threading.Condition()
-        self._held: deque[tuple[bytes, bool]] = deque()  # and whether it is required
+        self._held: deque[tuple[bytes, bool]] = deque()  # output, and whether it is required
         self._loose_bytes = 0
-        self._written = 0  # of the first one
-        self._is_busy = False  # part of it is being written
+        self._written = 0  # bytes of the first item that are already written
+        self._is_busy = False  # the thread is writing part of the first item
         # files to copy, and how far each has been copied
         self._files: deque[tuple[str, int]] = deque()
-        self._asked = self._answered = 0  # how often there may have been more to write
+        self._asked = self._answered = 0  # calls of `pump`, and how many were handled
         self._moved_at = time.monotonic()
         self._thread: threading.Thread | None = None
 
@@ -55,12 +56,12 @@ class Out:
         return self._loose_bytes > 0
 
     def write(self, data: bytes) -> None:
-        """Writes an agent's output, all of it."""
+        """Writes an agent's output; nothing of it is dropped."""
         self._hold(self._visible_bytes(data), must=True)
 
     def write_text(self, text: str, *, must: bool = True) -> None:
-        """Writes text from `printing`. Unless it is required output, it is dropped if nobody
-        reads it for long, the oldest first."""
+        """Writes text that `printing` has made harmless. Optional text (`must` False) is dropped,
+        the oldest first, if too much of it is waiting."""
         self._hold(text.encode(self.encoding, "replace"), must=must)
 
     def _hold(self, data: bytes, *, must: bool) -> None:
@@ -74,13 +75,14 @@ class Out:
         self.pump()
 
     def follow(self, path: str | os.PathLike[str]) -> None:
-        """Copies a growing file, after those that were named before; all of it is written."""
+        """Copies a growing file, after those of earlier calls; nothing of it is dropped. A file
+        counts as complete once the next one is named."""
         with self._changed:
             self._files.append((os.fspath(path), 0))
         self.pump()
 
     def pump(self) -> None:
-        """Notes that there may be more in the files that are copied."""
+        """Notes that there may be new data in the copied files."""
         with self._changed:
             self._asked += 1
             if self._thread is None:
@@ -109,7 +111,8 @@ class Out:
         return visible(self._text.decode(data)).encode() if self.is_terminal else data
 
     def _drop(self) -> None:
-        """Drops the oldest optional output, except for a partly written one."""
+        """Drops the oldest optional output if too much is waiting; never an item that is partly
+        written."""
         place = 1 if self._is_busy or self._written else 0
         while self._loose_bytes > _LOOSE_BYTES and place < len(self._held) - 1:
             data, must = self._held[place]
@@ -119,7 +122,7 @@ class Out:
                 del self._held[place]
                 self._loose_bytes -= len(data)
 
-    # In the thread
+    # The writing thread
 
     def _work(self) -> None:
         while not self.is_gone:
@@ -171,7 +174,7 @@ class Out:
         thread."""
         try:
             done = os.write(self._number, data)
-        except BlockingIOError:  # somebody made the stream non-blocking
+        except BlockingIOError:  # another process made the stream non-blocking
             poll = select.poll()
             poll.register(self._number, select.POLLOUT)
             poll.poll(_LOOK_S * 1000)
@@ -195,7 +198,7 @@ class Out:
 
 
 class Loose:
-    """A stream for people, for views: writing to it never blocks."""
+    """An optional stream for views: writing to it never blocks."""
 
     def __init__(self, out: Out) -> None:
         self._out = out
@@ -204,8 +207,7 @@ class Loose:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is waiting to be written: then nothing is drawn that will be redrawn
-        anyway."""
+        """Whether output is waiting. A view then skips what it would redraw anyway."""
         return self._out.has_loose
 
     def write(self, text: str) -> int:
@@ -213,7 +215,7 @@ class Loose:
         return len(text)
 
     def flush(self) -> None:
-        """Writes are already on their way."""
+        """Does nothing: the thread writes by itself."""
 
 
 def both() -> tuple[Out, Out]:

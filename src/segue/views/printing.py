@@ -85,7 +85,7 @@ def say_json(value: dict[str, Any]) -> None:
 
 
 def with_schema(value: dict[str, Any]) -> dict[str, Any]:
-    """The same, with the schema number: it increases when a field changes its meaning."""
+    """The object with the schema number, which increases when a field changes its meaning."""
     return value if "schema" in value else {"schema": SCHEMA, **value}
 
 
@@ -103,7 +103,7 @@ def choose(question: str, options: Sequence[str]) -> str:
 
 
 def pick(question: str, count: int) -> int:
-    """Which of several the user wants, asked on stderr; 0: none."""
+    """The number that the user chooses, from 1 to `count`, asked on stderr; 0 for none."""
     chosen: int = click.prompt(
         one_line(question), type=click.IntRange(0, count), default=0, show_default=False, err=True
     )
@@ -145,8 +145,9 @@ def width(*, stderr: bool = False) -> int:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A terminal's width and colours; a pipe gets plain lines that are never cut. Data is never
-    interpreted as markup, and reaches the terminal only as `visible` leaves it."""
+    """A console of rich: in a terminal's width and colours, or for a pipe without colours and wide
+    enough for any table. It never interprets data as markup, and makes it harmless as `visible`
+    does."""
     from rich.console import Console
     from rich.segment import Segment
 

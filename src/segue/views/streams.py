@@ -7,8 +7,8 @@ from typing import TextIO
 
 
 def settle() -> None:
-    """To be called before anything is opened or printed: all three streams exist, and printing
-    never fails because of a character."""
+    """Call this before anything is opened or printed. Afterwards all three streams exist, and
+    printing never fails because of a character."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -27,7 +27,8 @@ def _settled(stream: TextIO | None) -> TextIO:
 
 
 def leave() -> None:
-    """Stops waiting for readers: buffered output for stdout and stderr is dropped."""
+    """Drops buffered output for stdout and stderr, so that the process does not wait for readers
+    when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)

@@ -1,4 +1,4 @@
-"""Sessions for programs and for people."""
+"""Sessions, for programs and for people."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -48,16 +48,16 @@ def show_by_run(sessions: Sequence[Session], now: float) -> None:
 
 
 def table_by_run(sessions: Sequence[Session], now: float, width: int) -> "Table":
-    """The same with one line for each run, by its id."""
+    """The table with one line for each run, which shows the run's id instead of a session's."""
     shown = _by_run(sessions)
     runs = {s.session_id: s.run.id for s in shown if s.run is not None and _is_run_line(s)}
     return table(shown, now, width, names=runs)
 
 
 def _by_run(sessions: Sequence[Session]) -> list[Session]:
-    """One session for each run, in place of its first: the one that continues it, otherwise the
-    newest. A session that is open again although its run has ended belongs to its user, and
-    stays."""
+    """The sessions with only one for each run: the one that continues it, otherwise the newest, at
+    the place of the run's first. A session that is open again although its run has ended belongs to
+    its user, and stays."""
     best: dict[str, Session] = {}
     for session in filter(_is_run_line, sessions):
         run = session.run.id if session.run is not None else ""
@@ -74,7 +74,7 @@ def _by_run(sessions: Sequence[Session]) -> list[Session]:
 
 
 def _is_run_line(session: Session) -> bool:
-    """Whether its run's state describes it."""
+    """Whether the state of the session's run describes the session."""
     return session.run is not None and not (session.run.is_final and session.state.is_live)
 
 
@@ -83,7 +83,7 @@ def _carries(session: Session) -> tuple[bool, float]:
 
 
 class _Column(NamedTuple):
-    """One column, and what it leaves out on a narrow terminal."""
+    """One column, with its largest width, and its width on a narrow terminal."""
 
     name: str
     cells: list[Any]
@@ -124,8 +124,8 @@ Project, agent, percent and state stay."""
 def table(
     sessions: Sequence[Session], now: float, width: int, *, names: Mapping[str, str] | None = None
 ) -> "Table":
-    """One line per session, with as many columns as there is room for. `names`: the displayed
-    names, by id."""
+    """The table: one line per session, with as many columns as fit into `width`. `names`: names to
+    show instead of session ids, by id."""
     from rich.table import Table
 
     columns = _fitting(sessions, now, width, names or {})
@@ -150,7 +150,7 @@ def table(
 def _fitting(
     sessions: Sequence[Session], now: float, width: int, names: Mapping[str, str]
 ) -> list[_Column]:
-    """As many columns as there is room for."""
+    """As many columns as fit into `width`."""
     columns, found = _columns(sessions, now, names), []
     for dropped, bars, with_counts in _ROOM:
         context = [gauge(session, bars, with_counts=with_counts) for session in sessions]
@@ -191,12 +191,12 @@ def _columns(sessions: Sequence[Session], now: float, names: Mapping[str, str]) 
 
 
 def project(session: Session) -> str:
-    """The last part of the folder's path."""
+    """The last part of the session folder's path; "?" if unknown."""
     return os.path.basename(session.cwd.rstrip("/")) or session.cwd or "?"
 
 
 def gauge(session: Session, bars: int = _GAUGE, *, with_counts: bool = True) -> Any:
-    """How full it is, in the zone's colour."""
+    """How full a session is, in its zone's colour."""
     from rich.text import Text
 
     reading = session.reading
@@ -220,7 +220,7 @@ def handoff(session: Session) -> str:
 
 
 def state(session: Session, now: float) -> Any:
-    """What it is doing, or why it is doing nothing."""
+    """What a session is doing, or why it has stopped."""
     from rich.text import Text
 
     if session.unreadable:
@@ -259,7 +259,7 @@ def _run_colour(run: RunSeen) -> str:
 
 
 def ago(at: float | None, now: float) -> str:
-    """How long ago, in one unit."""
+    """How long ago a time was, in one unit; "?" for None."""
     if at is None:
         return "?"
     return "now" if now - at < 5 else duration(now - at).split(" ", 2)[0] + _unit(now - at)

@@ -65,8 +65,8 @@ def as_dict(task: Task, verdict: Verdict | None, merge: str) -> dict[str, Any]:
 
 
 def table(tasks: list[Task], verdicts: dict[str, Verdict], now: float, width: int) -> Any:
-    """For people. If it is too wide, the text of the task is shortened, then the reason for its
-    wait; ids, states and sizes are needed for commands, and stay complete."""
+    """The table of tasks. If it is too wide, first the text of the tasks is cut, then states and
+    reasons, then agents; ids and sizes are needed for commands, and stay complete."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -103,7 +103,7 @@ def _cells(task: Task, verdict: Verdict | None, now: float) -> tuple[str, ...]:
 
 
 def size(task: Task) -> str:
-    """How much work is on its branch."""
+    """How much work is on a task's branch."""
     work = task.work
     if work is None or task.is_tree_removed:
         return "merged" if work is not None and work.is_merged else ""
@@ -145,7 +145,7 @@ def next_lines(task: Task, merge: str) -> list[str]:
 
 
 def waiting(task: Task, verdict: Verdict | None) -> tuple[str, float | None]:
-    """Why it waits, and until when, if known."""
+    """Why a task waits ("" if it does not), and until when, if known."""
     return _why(task, verdict), _until(task, verdict)
 
 

@@ -27,12 +27,12 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
     @property
     def table(self) -> str:
-        """Its place in config.toml."""
+        """The name of its table in config.toml."""
         return f"policy.{self.kind}.{json.dumps(self.name, ensure_ascii=False)}"
 
     @property
     def toml(self) -> str:
-        """The lines to paste."""
+        """The lines to paste; "" if there is no advice."""
         if self.hard_mark is None or self.soft_mark is None:
             return ""
         return (
@@ -41,7 +41,7 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
 
 def as_object(tuned: Sequence[Tuned], *, days: int, max_late: float) -> dict[str, Any]:
-    """As `--json` prints it."""
+    """The advice in the form of `--json`."""
     return {
         "days": days,
         "max_late": max_late,
@@ -71,7 +71,7 @@ def _object(each: Tuned) -> dict[str, Any]:
 
 
 def toml(tuned: Sequence[Tuned]) -> str:
-    """Everything that is needed, to paste into config.toml."""
+    """The lines of all advice that is needed, to paste into config.toml."""
     return "\n".join(each.toml for each in tuned if each.is_needed)
 
 

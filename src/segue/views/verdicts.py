@@ -1,4 +1,4 @@
-"""Verdicts for programs and for people."""
+"""Verdicts, for programs and for people."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,8 @@ _EVIDENCE_SHOWN = 4
 
 
 def as_dict(stop: Stop, identity: object = None) -> dict[str, Any]:
-    """The verdict in its documented form (docs/classify.md)."""
+    """A verdict in its documented form (docs/classify.md). `identity`: the `id` of the request, if
+    any."""
     details = (
         {k: v for k, v in msgspec.to_builtins(stop.details).items() if v is not None}
         if (stop.details is not None)
@@ -84,7 +85,7 @@ _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def local_times(text: str, now: float, tz: tzinfo) -> str:
-    """A log text with its times as people read them: logs use UTC."""
+    """A text from a log, with its UTC times replaced by times of day in this zone."""
 
     def local(found: re.Match[str]) -> str:
         try:
@@ -97,7 +98,7 @@ def local_times(text: str, now: float, tz: tzinfo) -> str:
 
 
 def for_people(stop: Stop, policy: Policy, *, now: float, tz: tzinfo) -> str:
-    """A few lines: what, why, when, what to do."""
+    """A verdict in a few lines: what happened, why, when to retry, and what to do."""
     colour = stop.reason.facts.colour
     head = printing.style(stop.reason.description, fg=colour, bold=True)
     if stop.reason is StopReason.UNKNOWN:
@@ -118,7 +119,7 @@ def for_people(stop: Stop, policy: Policy, *, now: float, tz: tzinfo) -> str:
 
 
 def _next(stop: Stop, policy: Policy) -> str:
-    """What happens next, in a run or in the daemon."""
+    """What segue does next about such a stop, in a run or as the daemon."""
     if stop.resume == "none" or policy.may_resume_alone(stop):
         return _NEXT[stop.resume]
     return (
@@ -182,7 +183,7 @@ def explanation(
     now: float,
     tz: tzinfo,
 ) -> str:
-    """The verdict, every sign in order of its weight, and what would change it."""
+    """A verdict, every sign in order of its weight, and what would change the verdict."""
     lines = [for_people(judgement.stop, policy, now=now, tz=tz)]
     if judgement.signs:
         lines += ["", printing.style("signs, strongest first", bold=True)]

@@ -1,4 +1,5 @@
-"""`segue back ID`: what the daemon types into a shell or runs in a window. It becomes the agent."""
+"""`segue back ID`: the command that the daemon types into a shell or runs in a window. Its process
+becomes the agent."""
 
 import os
 import re
@@ -19,8 +20,8 @@ _ID = re.compile(r"w-[a-z0-9]{1,32}")
 
 
 class BackOrder(Struct):
-    """What to start, and where. `writes`: the session that it continues; `relay_to`: the agent
-    that takes over from another."""
+    """What to start, and where. `writes`: the session that it continues, which needs its lease;
+    `relay_to`: the agent that takes over from another one."""
 
     argv: list[str]
     cwd: str
@@ -83,8 +84,8 @@ def _order(log: "Log", id: str) -> tuple["Note", BackOrder]:
 
 
 def _take(note: "Note", order: BackOrder) -> None:
-    """Takes the lease: a session has one writer. The agent that this process becomes holds it as
-    long as it lives. Raises SegueError if another process is using the session."""
+    """Takes the session's lease, because a session has only one writer. The agent that this process
+    becomes keeps it as long as it lives. Raises SegueError if another process uses the session."""
     if not order.writes:
         return
     from segue.runs import conflicts

@@ -1,4 +1,4 @@
-"""`segue handoff SESSION`: hand it over now, whatever its zone."""
+"""`segue handoff SESSION`: hands a session over now, in whatever zone it is."""
 
 import click
 

@@ -63,7 +63,8 @@ def _is_agent(name: str) -> bool:
 
 
 def _chosen(name: str | None) -> Hosted:
-    """The one to return to. Raises InputError with a list if there is not exactly one."""
+    """The open agent of this name; without a name, the only one, or the only one of this folder.
+    Raises InputError, with a list if there are several."""
     everyone = hosting.hosted()
     if name is not None:
         found = next((each for each in everyone if each.name == name), None)
@@ -164,7 +165,7 @@ def _program(name: str) -> tuple[str, ...]:
 
 
 def _is_watched() -> bool:
-    """Whether a daemon is listening."""
+    """Whether a daemon accepts connections."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked, suppress(OSError):
         asked.settimeout(1.0)
         asked.connect(state.socket_path())
@@ -173,7 +174,7 @@ def _is_watched() -> bool:
 
 
 def _show(there: Hosted) -> int:
-    """Shows it until it ends or the user leaves; returns the exit code."""
+    """Shows an agent until it ends or the user detaches; returns the exit code of this command."""
     end = hosting.end_file()
     env = hosting_setup.client_env(os.environ) | {host.END_FILE: str(end)}
     argv = hosting_setup.client_argv(os.environ, state.open_socket_path(), there.session)
@@ -209,7 +210,7 @@ def _goes_on(host: Hosted) -> str:
 
 
 def _read(end: Path) -> int | None:
-    """The exit code of an agent that has ended."""
+    """The exit code that an agent ended with; None if it has not ended."""
     with suppress(FileNotFoundError, ValueError):
         return int(end.read_text())
     return None

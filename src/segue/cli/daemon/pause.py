@@ -25,7 +25,8 @@ def command(what: str | None, everything: bool, as_json: bool) -> None:
 
 
 def target(what: str | None, *, everything: bool) -> str:
-    """A folder by its full path; a session by the name that was given."""
+    """What to pause, as the daemon's API takes it: "all", a folder's full path, or a session's
+    name."""
     if everything:
         if what is not None:
             raise InputError(f"--all and {what} cannot be combined")

@@ -88,7 +88,8 @@ def is_installed() -> bool:
 
 
 def take_away() -> str:
-    """Removes the unit if there is one; returns what was done, "" if nothing."""
+    """Stops the service and deletes its unit; returns what was done, or "" if there is none. Raises
+    StateError if the unit cannot be deleted."""
     path, _ = _unit()
     if not os.path.exists(path):
         return ""

@@ -112,7 +112,7 @@ def _watch(*, auto: bool, folders: tuple[str, ...], port: int | None, as_json: b
 
 
 def _telemetry(link: "DaemonAnswers", say: Callable[[str], None]) -> "DaemonTelemetry | None":
-    """The telemetry, if the user set it up and it is installed."""
+    """The daemon's telemetry; None unless the user set it up and its packages are installed."""
     from segue.runs.telemetry.reporter import MISSING
     from segue.system.telemetry import setup
 
@@ -134,7 +134,7 @@ def _telemetry(link: "DaemonAnswers", say: Callable[[str], None]) -> "DaemonTele
 
 
 def _figures(since: float | None) -> dict[str, Any]:
-    """As `segue report --figures --json` has them."""
+    """The figures, in the form of `segue report --figures --json`."""
     from segue.reports.figures import figures
     from segue.reports.reading import read_facts
     from segue.views.report.figures import as_dict
@@ -144,8 +144,8 @@ def _figures(since: float | None) -> dict[str, Any]:
 
 
 def _fill_closed_streams() -> None:
-    """A new file gets the lowest free number: none of segue's sockets may become a child's
-    stdout."""
+    """Opens /dev/null for each closed standard stream. A new file gets the lowest free number, and
+    none of segue's sockets may become a child's stdout."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -164,8 +164,8 @@ def _introduction(switched_on: str, *, auto: bool, folders: tuple[str, ...]) -> 
 
 
 class _Printer:
-    """Prints in its own thread: callers never wait for a reader that does not read (a full pipe,
-    a terminal after Ctrl+S), and do not notice one that is gone."""
+    """Prints in its own thread. Callers never wait for a reader that has stopped reading (a full
+    pipe, a terminal after Ctrl+S), and do not notice one that is gone."""
 
     _MAX_WAITING = 10_000
     _CLOSE_S = 0.5
@@ -182,24 +182,24 @@ class _Printer:
         self._thread.start()
 
     def say(self, line: str) -> None:
-        """A line for people, with its time."""
+        """Prints a line for people on stderr, with the time."""
         at = time.strftime("%H:%M:%S")
         stamp = printing.style(at, dim=True) if 2 in self._color else at
         self.put(2, f"{stamp} {printing.one_line(line)}")
 
     def print_note(self, note: "Note") -> None:
-        """A note, for programs."""
+        """Prints a note on stdout, as JSON."""
         from segue.watch.server.api import note_dict
 
         self.put(1, to_json(note_dict(note)))
 
     def put(self, number: int, line: str) -> None:
-        """A line for a stream; lost if too many wait already."""
+        """Prints a line on stream 1 or 2; drops it if `_MAX_WAITING` lines are already waiting."""
         with suppress(queue.Full):
             self._lines.put_nowait((number, line))
 
     def close(self) -> None:
-        """Prints what is left, if that is quick."""
+        """Prints the lines that still wait, for at most `_CLOSE_S`."""
         with suppress(queue.Full):
             self._lines.put_nowait(None)
         self._thread.join(self._CLOSE_S)
@@ -211,11 +211,11 @@ class _Printer:
             while data and number in self._open:
                 try:
                     data = data[os.write(number, data) :]
-                # somebody made it non-blocking: it must not be lost because of that
+                # another process made it non-blocking: retry, so the line is not lost
                 except BlockingIOError:
                     time.sleep(0.05)
                 except OSError:
-                    self._open.discard(number)  # nobody reads any more
+                    self._open.discard(number)  # its reader is gone
 
 
 def _own_fault(fault: Exception) -> str:

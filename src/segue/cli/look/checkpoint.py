@@ -1,4 +1,4 @@
-"""`segue checkpoint SESSION`: what the next session must know, made by rules alone."""
+"""`segue checkpoint SESSION`: what the next session must know, made without a model."""
 
 import click
 import msgspec

@@ -90,7 +90,7 @@ def _batch() -> int:
             printing.complain(f"line {number}: {fault}")
             stop = api.unreadable(f"line {number}: {fault}")
         printing.say(render.as_json(render.as_dict(stop, request.get("id"))))
-        sys.stdout.flush()  # somebody may be waiting for this one before asking the next
+        sys.stdout.flush()  # a caller may wait for this verdict before it asks for the next
     return 1 if failed else 0
 
 

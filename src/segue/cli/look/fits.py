@@ -87,7 +87,8 @@ def _as_dict(fit: Fit, sized: Sized, session: Session) -> dict[str, object]:
 
 
 def _size_and_session(words: tuple[str, ...], prompt: str | None) -> tuple[str | None, str | None]:
-    """N and SESSION."""
+    """The arguments N and SESSION; None for each that is missing. Raises InputError for any other
+    number of arguments."""
     if prompt is None and not words:
         raise InputError("how large is the task? write segue fits 5K, or segue fits --prompt TEXT")
     tokens = None if prompt is not None else words[0]

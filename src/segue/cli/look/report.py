@@ -58,7 +58,7 @@ def command(
         begun = None if since is None else instant(since, now)
         _figures(begun, now, project, as_json or form == "json")
         return
-    with suppress(ConfigError):  # also of agents of the user's own
+    with suppress(ConfigError):  # runs of the user's own agents, too
         installed_agents.register(settings.load(os.getcwd(), os.environ))
     begun = None if run else (_yesterday(now, tz) if since is None else instant(since, now))
     with opened() as store:
@@ -91,7 +91,7 @@ def _figures(since: float | None, now: float, project: str | None, as_json: bool
 
 
 def _yesterday(now: float, tz: tzinfo) -> float:
-    """Yesterday at 18:00."""
+    """Yesterday at 18:00 in this zone."""
     day = datetime.fromtimestamp(now, tz) - timedelta(days=1)
     return day.replace(hour=_EVENING_HOUR, minute=0, second=0, microsecond=0).timestamp()
 

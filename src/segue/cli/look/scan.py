@@ -90,7 +90,7 @@ def _break_down(
 
 def _scan(homes: list[find.Home], index: Index) -> tuple[Scan, list[Total]]:
     places = [home.path for home in homes]
-    known = index.stamps(places)  # first: what another scan adds from now on is not gone
+    known = index.stamps(places)  # first: what another scan adds later must not count as gone
     found = find.sessions(homes)
     ahead = unread_bytes(found, known) if sys.stderr.isatty() else 0
     if ahead < _WORTH_A_BAR:
@@ -123,7 +123,7 @@ def _as_dict(
 ) -> dict[str, object]:
     listed: list[dict[str, object]] = [total._asdict() for total in totals]
     for row in listed:
-        del row["hour_write"]  # it only matters to the price
+        del row["hour_write"]  # matters only for the cost
     for row, price in zip(listed, costs or (), strict=False):
         row["cost_usd"] = price
     return {

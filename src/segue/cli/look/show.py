@@ -52,7 +52,7 @@ def command(session: str | None, transcript: bool, as_json: bool) -> None:
     costs = _costs(details.spend)
     try:
         taken = taken_over(found)
-    except StateError as fault:  # everything else is known
+    except StateError as fault:  # everything else can be shown
         taken = None
         printing.complain(str(fault))
     if as_json:

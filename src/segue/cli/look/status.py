@@ -36,7 +36,7 @@ def command(watch: bool, as_json: bool) -> None:
 
 
 def _say_limits(sessions: list[Session], now: float) -> None:
-    """Prints the accounts' limits on one line."""
+    """Prints the accounts' limits on one line of stderr, if any are known."""
     from segue.views import limits
 
     found = limits.known_limits(sessions, now, os.environ)
@@ -46,7 +46,7 @@ def _say_limits(sessions: list[Session], now: float) -> None:
 
 
 def _say_daemon(now: float) -> None:
-    """Prints the state of the daemon, if there is one."""
+    """Prints the state of the daemon on stderr, if one is running."""
     if not os.path.exists(state.socket_path()):
         return
     from segue.cli.support.asking import remote
@@ -68,11 +68,11 @@ def _say_daemon(now: float) -> None:
 
 
 def recent(machine: Machine) -> list[Session]:
-    """Live sessions, then recent ones."""
+    """Live sessions, then those of the last 24 hours, each the newest first."""
     found = list_sessions(machine, machine.now - RECENT_S)
     return sorted(found, key=lambda session: not session.state.is_live)
 
 
 def as_dict(sessions: list[Session]) -> dict[str, object]:
-    """The documented form."""
+    """The sessions in their documented form (docs/sessions.md)."""
     return {"sessions": [tables.as_dict(session) for session in sessions]}

@@ -15,8 +15,8 @@ def remote() -> Remote:
 
 
 def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Sends a request to the daemon. Raises InputError with one line if it does not exist, or
-    refuses."""
+    """Sends a request to the daemon. Raises InputError with one line if no daemon is running or if
+    it refuses, StateError if it fails or does not respond."""
     try:
         answer: dict[str, Any] = remote().post(path, body)
         return answer
@@ -27,7 +27,7 @@ def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask(path: str, body: dict[str, Any], *, as_json: bool) -> None:
-    """Sends a request, and prints the answer."""
+    """Sends a request and prints the answer. Raises as `post` does."""
     answer = post(path, body)
     if as_json:
         printing.say_json(answer)

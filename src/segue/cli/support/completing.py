@@ -1,5 +1,5 @@
-"""Answers the shell when the user presses Tab. It is called for every word, so it imports only
-what reads the answer; click completes the options."""
+"""Answers the shell when the user presses Tab. It runs for every word, so it imports only what it
+needs; click completes the options."""
 
 import os
 import sqlite3
@@ -12,9 +12,9 @@ from click.shell_completion import CompletionItem, get_completion_class
 from segue.views import printing
 
 _RUNS = ("resume", "attach", "logs", "cancel", "rerun", "forget", "show")
-"""Commands that take runs."""
+"""Commands whose arguments are runs."""
 _SESSIONS = ("rescue", "checkpoint")
-"""Commands that take sessions."""
+"""Commands whose arguments are sessions."""
 _MAX_NAMES = 50
 
 
@@ -31,7 +31,7 @@ def answer(commands: Sequence[tuple[str, str]]) -> bool:
     if not items and word.startswith("-"):
         return False
     if not items and args and args[0] in (*_RUNS, *_SESSIONS):
-        return True  # a file is none
+        return True  # print nothing: click would offer files
     if not items:
         return False
     for item in items:
@@ -87,7 +87,8 @@ def _scenarios() -> list[str]:
 
 
 def _runs() -> Iterator[tuple[str, str]]:
-    """Those of this folder first, the newest first, with their tasks."""
+    """Ids of runs with their states and tasks: those of this folder first, then by age, the newest
+    first."""
     from segue.runs.store import runs_path
 
     sql = (
@@ -104,7 +105,8 @@ def _runs() -> Iterator[tuple[str, str]]:
 
 
 def _sessions() -> Iterator[tuple[str, str]]:
-    """Sessions whose task is known, by id: `segue rescue` lists them."""
+    """Ids and tasks of the sessions whose task the index has: those that `segue rescue` has
+    listed."""
     from segue.system.files.state import index_path
 
     with suppress(OSError, sqlite3.Error):

@@ -23,7 +23,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class ClassifyInput(Struct, frozen=True, kw_only=True):
-    """What the user gave: the ending, and the time and place to read it in."""
+    """The user's input: the ending, and the time and time zone to classify it in. `notes`: anything
+    odd about it."""
 
     ending: Ending
     now: float
@@ -77,7 +78,8 @@ def collect(
     now: str | None,
     tz: str | None,
 ) -> ClassifyInput:
-    """Reads all named input; raises InputError with one clear line."""
+    """Reads all input that the user named. Raises InputError with one line if there is none, or if
+    it cannot be read."""
     zone = clock.parse_zone(tz) if tz else clock.local_zone()
     sources: list[Source] = []
     notes: list[str] = []
@@ -117,8 +119,8 @@ def collect(
 
 
 def say(given: ClassifyInput | None = None) -> None:
-    """Prints what the user should know before the verdict: odd input, and errors in their own
-    files."""
+    """Prints warnings before the verdict: about odd input, and about errors in the user's own
+    wordings."""
     faults = load_catalogue(config.policy().exit_patterns).faults
     for line in (*(given.notes if given else ()), *faults):
         printing.complain(line)
@@ -137,7 +139,7 @@ def examples() -> list[str]:
 
 
 def example(name: str) -> ClassifyInput:
-    """A bundled recording of a real run."""
+    """A bundled recording of a real run, by its name. Raises InputError if there is none."""
     place = EXAMPLES / name
     if name not in examples():
         raise InputError(f"no example {name!r}; choose one of {', '.join(examples())}")

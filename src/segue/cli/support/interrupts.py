@@ -16,7 +16,7 @@ _pressed = False
 
 @contextmanager
 def caught() -> Iterator[None]:
-    """Remembers Ctrl+C for `check` and `wait`. Where the user has it ignored, it stays ignored."""
+    """Remembers Ctrl+C for `check` and `wait`. If the process ignores Ctrl+C, it still does."""
     global _pressed
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
@@ -31,13 +31,13 @@ def caught() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raises KeyboardInterrupt if Ctrl+C was pressed since `heard` began."""
+    """Raises KeyboardInterrupt if Ctrl+C was pressed since `caught` began."""
     if _pressed:
         raise KeyboardInterrupt
 
 
 def wait(seconds: float) -> None:
-    """Sleeps so long. Raises KeyboardInterrupt if Ctrl+C was, or is, pressed."""
+    """Sleeps. Raises KeyboardInterrupt if Ctrl+C was pressed before, or is pressed meanwhile."""
     check()
     time.sleep(seconds)
 

@@ -1,5 +1,5 @@
-"""The number types of options. Their range reads as words, in the help and in errors: click would
-write [x>=1]."""
+"""Types for options that are numbers. Help and errors describe the allowed range in words; click
+would write [x>=1]."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import click
 
 
 class Whole(click.IntRange):
-    """A whole number, with the smallest and the largest that are allowed."""
+    """A whole number in a range."""
 
     name = "n"
     kind = "a whole number"
@@ -20,7 +20,7 @@ class Whole(click.IntRange):
 
 
 class Decimal(click.FloatRange):
-    """A number, with the smallest and the largest that are allowed."""
+    """A number in a range."""
 
     name = "x"
     kind = "a number"

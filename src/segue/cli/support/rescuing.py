@@ -1,5 +1,5 @@
-"""Makes a run from a session that died without segue, and plays it. Separate from `rescue`,
-because a list does not need this."""
+"""Makes a run from a session that died without segue, and plays it. Separate from `rescue`, which
+imports this only if a session is chosen."""
 
 import os
 from typing import Any
@@ -25,11 +25,11 @@ from segue.watch.predecessors import earlier
 
 
 class How(Struct, frozen=True, kw_only=True):
-    """The user's options."""
+    """The options of `segue rescue`."""
 
-    flags: dict[str, Any]  # as `Flags` takes them
-    given: tuple[str, ...] | None = None  # the agent's own
-    folder: str | None = None  # where its folder is now
+    flags: dict[str, Any]  # the arguments of `Flags`
+    given: tuple[str, ...] | None = None  # arguments for the agent; None: not given
+    folder: str | None = None  # --in: where the session's folder is now
     fresh: bool = False
     trusts: bool = False
     dry: bool = False
@@ -72,7 +72,7 @@ def rescue(dead: Dead, how: How) -> int:
 
 
 def _place(dead: Dead, folder: str | None) -> str:
-    """Where the run works. Raises InputError."""
+    """The folder that the run works in. Raises InputError if it is gone, moved or not writable."""
     name, cwd = dead.session.session_id, dead.session.cwd
     if folder is not None:
         path = os.path.realpath(os.path.expanduser(folder))
@@ -97,7 +97,7 @@ def _place(dead: Dead, folder: str | None) -> str:
 
 
 def _request(dead: Dead, how: How) -> tuple[RunRequest, Settings]:
-    """The run that continues it. Raises InputError, ConfigError."""
+    """The request for the run that continues the session. Raises InputError or ConfigError."""
     session, cwd = dead.session, _place(dead, how.folder)
     settings = layered.load(cwd, os.environ, Flags(**how.flags))
     installed_agents.register(settings)

@@ -1,5 +1,5 @@
 """The output of a simulation: its figures, a comparison of marks, and the trace of a broken
-rule."""
+invariant."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from segue.testing.simulation.search import Coverage, Order, SearchResult
 
 
 class Marked(Struct, frozen=True):
-    """What other marks come to in the same worlds."""
+    """The figures of other marks in the same worlds."""
 
     policy: Policy
     figures: Figures
@@ -21,7 +21,7 @@ class Marked(Struct, frozen=True):
 
 
 class Broken(Struct, frozen=True, kw_only=True):
-    """A broken invariant, as short as it could be told."""
+    """A broken invariant, with the shortest trace that was found."""
 
     rule: str
     what: str
@@ -39,7 +39,7 @@ def as_object(
     compared: Sequence[Marked],
     broken: Broken | None,
 ) -> dict[str, Any]:
-    """As `--json` prints it."""
+    """The result in the form of `--json`."""
     return {
         "ok": broken is None,
         "sessions": order.sessions,
@@ -98,7 +98,7 @@ def for_people(
 
 
 def all_broken(order: Order, found: SearchResult, walked: Coverage) -> list[str]:
-    """Every world in which an invariant was broken, and the figures of all."""
+    """Lines about every world in which an invariant was broken, and the figures of all worlds."""
     return [
         "",
         f"{len(found.failures):,} of {found.worlds:,} worlds broke an invariant:",
@@ -159,18 +159,18 @@ def _figures(order: Order, found: SearchResult, walked: Coverage) -> list[str]:
 
 
 def _row(name: str, *text: str) -> list[str]:
-    """A name and its lines."""
+    """Lines, of which the first is labelled with the name."""
     return [f"  {name if not place else '':<17}{line}" for place, line in enumerate(text)]
 
 
 def _in_time(asked: Counter[int]) -> str:
-    """How many requests for a checkpoint were read while there was room."""
+    """The share of requests for a checkpoint that were read in time; "-" if there were none."""
     share = in_time(asked)
     return "-" if share is None else f"{share:.1%}"
 
 
 def comparison(compared: Sequence[Marked]) -> list[str]:
-    """What other marks come to, one line each."""
+    """A table of the figures of other marks, one line each."""
     lines = [
         f"Other marks in the same {compared[0].sessions:,} sessions:",
         f"  {'marks':>8}  {'windows full':>12}  {'handoffs':>8}  {'left unused':>11}"
@@ -187,7 +187,7 @@ def comparison(compared: Sequence[Marked]) -> list[str]:
 
 
 def broken_lines(order: Order, broken: Broken) -> list[str]:
-    """The story of a broken invariant, with what plays it again."""
+    """The trace of a broken invariant, and the command that repeats it."""
     return [
         f"broken: {broken.rule}: {broken.what}",
         f"seed {order.seed}, world {broken.world}; the shortest trace has {len(broken.faults)}"

@@ -16,13 +16,15 @@ from segue.views import keys, printing, tables
 from segue.views.machine import Machine, with_machine
 
 _LOOK_AGAIN_S = 2.0
-"""Agents start and end without writing a line, and databases are not followed."""
+"""The longest time between two looks: agents start and end without writing to a file, and databases
+are not followed."""
 
 _ENDINGS = (".jsonl", ".json", ".md")
 
 
 def watch_status(*, as_json: bool) -> None:
-    """Until the user ends it."""
+    """Shows the sessions until the user presses Ctrl+C or q. With `as_json`, prints a line for each
+    change."""
     try:
         with interrupts.caught(), keys.q_quits():
             if as_json:
@@ -34,7 +36,7 @@ def watch_status(*, as_json: bool) -> None:
 
 
 def _views() -> Iterator[tuple[Machine, list[Session]]]:
-    """What there is now, and again whenever something happens."""
+    """The sessions now, and again after each change or `_LOOK_AGAIN_S`."""
     homes = find.homes(os.environ, state.added_homes())
     roots = sorted({Path(home.path, _root(home)) for home in homes if home.store.files})
     follower = FileFollower(roots, wants=lambda path: path.endswith(_ENDINGS))
@@ -52,7 +54,7 @@ def _views() -> Iterator[tuple[Machine, list[Session]]]:
 
 
 def _root(home: find.Home) -> str:
-    """The part of a home below which its session files are."""
+    """The subfolder of a home that has its session files; "" if they may be anywhere in it."""
     first = home.store.files[0].split("/")[0]
     return "" if "*" in first else first
 

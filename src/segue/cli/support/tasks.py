@@ -16,7 +16,8 @@ def opened_queue() -> Queue:
 
 
 def find_task(queue: Queue, name: str) -> Task:
-    """A task by its id or the beginning of it. Raises InputError."""
+    """A task by its id or the beginning of it. Raises InputError if there is none, or more than
+    one."""
     task_id = find_id(queue.find, name, kind="task", lists="`segue queue` lists them")
     found = queue.task(task_id)
     assert found is not None

@@ -10,7 +10,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def instant(given: str, now: float) -> float:
-    """How long ago, or a time. Raises InputError."""
+    """The time that a user means by an age (90m, 12h, 7d) or a time. Raises InputError if it is
+    neither."""
     if ago := _AGO.fullmatch(given):
         return now - float(ago[1]) * _UNITS[ago[2]]
     try:

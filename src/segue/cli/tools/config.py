@@ -82,7 +82,8 @@ def _say_path(path: Path | None, *, as_json: bool) -> None:
 
 
 def _agent_name(settings: Settings, agent: str | None) -> str:
-    """The agent's own name; "" if none is named. Raises InputError for one that nobody knows."""
+    """The canonical name of an agent; "" if none is named. Raises InputError for an unknown
+    agent."""
     if not agent:
         return ""
     known = dict.fromkeys((*agents.names(), *settings.agents, *agents.stores()))
@@ -94,7 +95,7 @@ def _agent_name(settings: Settings, agent: str | None) -> str:
 
 
 class ConfigLine(NamedTuple):
-    """One value."""
+    """A value, its place in config.toml, and where it was set."""
 
     table: str
     key: str
@@ -107,7 +108,8 @@ class ConfigLine(NamedTuple):
 
 
 def values(settings: Settings, agent: str = "", model: str = "") -> Iterator[ConfigLine]:
-    """Every value. For an agent or a model: what counts for it, and nobody else's."""
+    """Every value that applies. With an agent or a model, the policy is the one that applies to it,
+    and policies of others are left out."""
     policy, sources = settings.policy(agent, model), settings.policy_sources(agent, model)
     for key in policy.__struct_fields__:
         yield ConfigLine("policy", key, _open(key, getattr(policy, key)), sources[key])
@@ -137,8 +139,8 @@ def values(settings: Settings, agent: str = "", model: str = "") -> Iterator[Con
 
 
 def _open(key: str, value: Any) -> Any:
-    """What may be shown to whoever looks over a shoulder or reads a bug report: addresses of
-    services have passwords in them, and are known by their first word."""
+    """The value as it may be shown to others, such as in a bug report. Addresses of notification
+    services contain passwords, so only their schemes are shown."""
     if key != "notify":
         return value
     urls = value if isinstance(value, (list, tuple)) else [value]
@@ -150,7 +152,7 @@ def _parted(url: object) -> tuple[str, str, str]:
 
 
 def as_dict(settings: Settings, lines: list[ConfigLine]) -> dict[str, Any]:
-    """The documented form (docs/config.md)."""
+    """The settings in their documented form (docs/config.md)."""
     return {
         "user_file": str(settings.user_file),
         "project_file": str(settings.project_file) if settings.project_file else None,
@@ -166,7 +168,8 @@ def as_dict(settings: Settings, lines: list[ConfigLine]) -> dict[str, Any]:
 
 
 def table(settings: Settings, lines: list[ConfigLine], width: int | None) -> list[str]:
-    """For people; `width` None is a pipe, where nothing is cut."""
+    """The lines of the table. `width`: the columns of the terminal; None for a pipe, where no value
+    is cut."""
     remark = "" if settings.user_file.exists() else "  (does not exist)"
     project = _tilde(settings.project_file) if settings.project_file else "none"
     drawn = [
@@ -201,7 +204,7 @@ def table(settings: Settings, lines: list[ConfigLine], width: int | None) -> lis
 
 
 def toml(value: Any) -> str:
-    """A value as it is written in a file; "none" where nothing is set."""
+    """A value as TOML; "none" if it is not set."""
     value = _plain(value)
     if value is None:
         return "none"

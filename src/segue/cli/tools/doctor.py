@@ -35,15 +35,15 @@ TRIED = {
     "gemini": "0.61.0",
     "pi": "0.87.1",
 }
-"""The versions that all tests were run with: as in scripts/agents."""
+"""The versions of agents that segue is tested with: the same as in scripts/agents."""
 
 NODES = {"gemini": (20, 0), "pi": (22, 19)}
-"""The oldest node that an agent runs in."""
+"""The oldest version of Node.js that each agent runs on."""
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 _NAME = 11
-_VERSION_S = 60.0  # for all agents together: a busy machine, programs of a hundred megabytes
-_MIN_VERSION_S = 5.0  # for one, however long the others took
+_VERSION_S = 60.0  # for all agents together: on a busy machine, large programs start slowly
+_MIN_VERSION_S = 5.0  # for each agent, even if the others have used up that time
 _ASKED_AT_ONCE = 4
 
 
@@ -67,7 +67,7 @@ def command(as_json: bool) -> None:
 
 
 def lines(check: HealthCheck) -> list[str]:
-    """One line, and one more for what to do."""
+    """A check's result in one line, and what to do about it in another."""
     head = printing.style(
         f"{check.status:<4}", fg=_COLOURS[check.status], bold=check.status != "ok"
     )
@@ -78,7 +78,7 @@ def lines(check: HealthCheck) -> list[str]:
 
 
 def summary(checks: list[HealthCheck]) -> str:
-    """The last line."""
+    """The last line: how many problems and warnings there are."""
     failing = sum(check.status == "fail" for check in checks)
     warned = sum(check.status == "warn" for check in checks)
     if failing:
@@ -109,9 +109,9 @@ def examine(env: Mapping[str, str]) -> Iterator[HealthCheck]:
 def agents(
     env: Mapping[str, str], settings: Settings | None, *, is_enclosing: bool
 ) -> Iterator[HealthCheck]:
-    """Which agents are installed, and whether these versions were tested. segue asks them only
-    for their version, with a home other than the user's and, where possible, without a
-    network."""
+    """Which agents are installed, whether segue is tested with these versions, and whether they can
+    work here unattended. Agents are started only for their version, with an empty home folder and,
+    where possible, without a network."""
     own = settings.agents if settings else {}
     names = [*(n for n in drives.names() if n not in own), *own]
     found = {name: drive for name in names if (drive := _drive(name, own)) is not None}
@@ -138,7 +138,7 @@ def agents(
 def _unattended(
     name: str, drive: Drive, argv: tuple[str, ...], flags: tuple[str, ...], env: Mapping[str, str]
 ) -> Iterator[HealthCheck]:
-    """Whether it could work here unattended."""
+    """A warning for everything that keeps an agent from working unattended in this folder."""
     from segue.runs.starting import preflight
 
     for line in preflight.permissions(name, drive, argv, flags=flags, env=env, cwd=os.getcwd()):
@@ -206,7 +206,7 @@ def _node(name: str, node: str) -> Iterator[HealthCheck]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version such as 2.1.325 as comparable numbers."""
+    """A version such as 2.1.325 as numbers, for comparisons."""
     parts = version.split("-")[0].split("+")[0].split(".")
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
@@ -214,8 +214,9 @@ def numbers(version: str) -> tuple[int, ...]:
 def _versions(
     questions: Iterable[tuple[str, ...]], env: Mapping[str, str], is_enclosing: bool
 ) -> dict[tuple[str, ...], str]:
-    """What each program says its version is; "" if it does not. A program that several agents share
-    is started once, and all of them together are waited for no longer than one that hangs."""
+    """The version that each command reports; "" if it reports none. A command that several agents
+    share is started once. All together have `_VERSION_S`, but each has at least
+    `_MIN_VERSION_S`."""
     until = time.monotonic() + _VERSION_S
 
     def answer(argv: tuple[str, ...]) -> str:

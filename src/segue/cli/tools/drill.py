@@ -33,10 +33,10 @@ from segue.views.drill_table import (
 )
 
 TELLING = ("plan-limit", "too-long-no-compaction", "crash-in-tool")
-"""What is played if nothing is named: where an agent alone gives up."""
+"""The default scenarios: those in which an agent without segue gives up."""
 
 _INSTEAD = "rehearsal"
-"""Who plays where no real agent may."""
+"""The agent to use if real ones cannot be isolated."""
 
 _INTERRUPTED = 130
 
@@ -144,11 +144,12 @@ class Drill:
         self.director, self.picture, self.matrix, self.again = director, picture, matrix, again
         self.rows: list[DrillRow] = []
         self.fault: StateError | None = None
-        """Why outcomes could not be kept; it is no reason to lose them."""
+        """Why outcomes could not be saved. It is raised only at the end, after they have been
+        printed."""
 
     def play(self, plays: Sequence[tuple[casts.Cast, DrillScript]], modes: Sequence[bool]) -> int:
-        """Runs all plays, or until Ctrl+C; returns the exit code. `modes`: with segue or
-        without; the plays of the last mode must hold."""
+        """Runs all plays, or until Ctrl+C; returns the exit code. `modes`: with segue, without it,
+        or both. For exit code 0, the plays of the last mode must end as expected."""
         try:
             for cast, script in plays:
                 for with_segue in modes:
@@ -195,7 +196,8 @@ class Drill:
 
 
 def _agents(given: Sequence[str]) -> list[str]:
-    """Each once, in the order in which they are named."""
+    """The named agents, each once, in the order of their names on the command line. Raises
+    InputError for an unknown one."""
     names = list(
         dict.fromkeys(n for name in given for n in (casts.REAL if name == "all" else (name,)))
     )
@@ -220,13 +222,14 @@ def _able(names: Sequence[str], director: Director) -> list[str]:
 
 
 def _script(source: str, stack: ExitStack) -> DrillScript:
-    """Reads a scenario, once: a file may be a pipe. The play gets a file of its own."""
+    """Reads a scenario by its name or from a file. A file may be a pipe, so it is read once and
+    copied for the play."""
     if source in load.names() or not ("/" in source or source.endswith(".toml")):
         return DrillScript(load.load(source), source)
     try:
         text = Path(source).read_bytes().decode("utf-8")
     except OSError:
-        return DrillScript(load.load(source), source)  # which says what is wrong
+        return DrillScript(load.load(source), source)  # raises an error that says what is wrong
     except ValueError as fault:
         raise InputError(f"{source}: cannot be read: {fault}") from None
     scenario = load.parse(text, Path(source))
@@ -237,7 +240,7 @@ def _script(source: str, stack: ExitStack) -> DrillScript:
 
 
 def _matrix() -> Matrix:
-    """The results of earlier plays. Raises StateError if nothing can be added."""
+    """The results of earlier plays. Raises StateError if new ones cannot be added."""
     path = Path(state.state_folder()) / "drill.jsonl"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -255,7 +258,7 @@ def _no_state(path: Path, fault: OSError) -> StateError:
 
 
 def _check_place(place: Path) -> None:
-    """Checks that the table can be written, before half an hour is spent."""
+    """Raises InputError if the table cannot be written there: a drill may take half an hour."""
     if os.path.isdir(place):
         raise InputError(f"--table {place} is a folder")
     if not os.path.isdir(place.parent):
@@ -309,7 +312,7 @@ def _as_dict(row: DrillRow, keep: bool) -> dict[str, Any]:
         found["broke_off"] = row.broke_off
     else:
         found["refused"] = row.refused
-    # One from an earlier drill may be gone, and is not named.
+    # Only with --keep: the folder of an earlier drill may be gone.
     return {**found, "folder": row.folder} if keep and row.folder else found
 
 

@@ -17,11 +17,11 @@ from segue.views import printing
 
 _TIMEOUT_S = 5
 _MATCHERS = {"PreToolUse": "Read|NotebookRead"}
-"""Of which tools claude asks before it runs them: those whose size can be told beforehand."""
+"""Before which tools claude calls the hook: those whose size can be estimated before they run."""
 
 
 class _Agent(click.Choice[str]):
-    """An agent with settings that segue can add to, by any of its names."""
+    """An argument that names an agent whose settings segue can add to, by any of its names."""
 
     name = "agent"
 
@@ -114,8 +114,9 @@ def _claude(env: Mapping[str, str], with_line: bool, only_print: bool) -> list[s
 def _line(
     settings: Mapping[str, Any], edit: edits.Edit, path: str
 ) -> tuple[dict[str, Any] | None, str, list[str]]:
-    """The status line, the content of the file with the former one (`edit` says where), and
-    notes."""
+    """segue's status line (None if it cannot be added), the content of the file that keeps the
+    user's former one ("" if there was none), and notes. Stores the former one and the file's path
+    in `edit`."""
     current = settings.get("statusLine")
     if claude_settings.has_own_line(dict(settings)):
         former = edits.parse(edit.former, path) if edit.former else None

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from segue.testing.simulation.search import Failure
 
 _MARKS = ((0.65, 0.70), (0.75, 0.80), (0.80, 0.85), (0.85, 0.90), (0.90, 0.90))
-_COMPARED = 200  # sessions, at most, for each of them
-_SHRINKING = 200  # plays
+_COMPARED = 200  # at most this many sessions for each pair of marks
+_SHRINKING = 200  # at most this many plays to shorten a trace
 _HISTORY_S = 30 * 86_400.0
 
 
@@ -100,7 +100,7 @@ def command(
     if compare and broken is None and world is None:
         least = min(sessions, max(_COMPARED // 10, sessions // 10), _COMPARED)
         for soft, hard in _MARKS:
-            # Zones below must stay in order, and say nothing about handoffs.
+            # Zones must stay in order; lower ones do not affect handoffs.
             critical = min(order.policy.critical_mark, hard)
             policy = replace(order.policy, soft_mark=soft, hard_mark=hard, critical_mark=critical)
             got = search(replace(order, sessions=least, policy=policy), jobs=jobs)
@@ -131,7 +131,8 @@ def _policy(preset: str | None) -> Policy:
 
 
 def _growth() -> "Growth":
-    """How the sessions of this machine have grown. Raises InputError if there are too few."""
+    """How the sessions of this machine have grown in the last 30 days. Raises InputError if they
+    have too few turns."""
     from segue.core.sessions.forecasts.tuning import MIN_TURNS
     from segue.errors import InputError
     from segue.testing.simulation.models import Growth
@@ -147,12 +148,13 @@ def _growth() -> "Growth":
     if len(rises) < MIN_TURNS:
         too_few = f"{len(rises)} turns in the last 30 days, but at least {MIN_TURNS} are needed"
         raise InputError(f"--history: {too_few}; leave --history out")
-    # What a turn added holds the reply too.
+    # The growth of a turn includes its reply.
     return Growth(reply_tokens=1.0, sizes=tuple(rises))
 
 
 def _shortest(failure: "Failure") -> "Broken":
-    """Says so meanwhile: it takes a while."""
+    """The failure with the shortest trace that can be found. That takes a while, so a message says
+    so on a terminal."""
     if sys.stderr.isatty():
         printing.say(f"broken: {failure.result.rule}; looking for the shortest trace", err=True)
     from segue.cli.support.simulation import Broken

@@ -46,7 +46,8 @@ def command(no_color: bool, no_daemon: bool) -> None:
 
 
 def _session(payload: dict[str, object]) -> Session | None:
-    """The session that the payload is about, as its file tells."""
+    """The session that the payload is about, from its session file; None if there is no such
+    file."""
     path = payload.get("transcript_path")
     if not isinstance(path, str) or not os.path.isfile(path):
         return None

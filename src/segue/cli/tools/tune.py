@@ -14,7 +14,7 @@ from segue.views.tuning import Kind, Tuned
 
 _DAYS = 30
 _DAY_S = 86_400.0
-_WORTH = 0.02  # what is closer to what counts already is left as it is
+_WORTH = 0.02  # a change of a mark smaller than this is not suggested
 
 _Groups = dict[tuple[Kind, str], list[tuple[Session, History]]]
 
@@ -87,7 +87,7 @@ def _tuned(machine: Machine, groups: _Groups, max_late: float) -> list[Tuned]:
             max_late=max_late,
         )
         hard = advice.hard_mark
-        # What all of its agents are told already need not be said again.
+        # Leaves out advice that the advice for all of its agents already covers.
         names = set() if kind == "agents" else {member.agent for member, _ in members}
         above = [each for each in found if each.kind == "agents" and each.name in names]
         # A mark that is almost the best one stays, unless too many handoffs are late with it.
@@ -122,8 +122,8 @@ def _is_near(one: float | None, other: float | None) -> bool:
 
 
 def _limit(session: Session) -> float:
-    """The size from which a request is late: before the agent itself acts, by what a checkpoint
-    needs."""
+    """The share of the window above which a request for a handoff is late. If the agent compacts or
+    stops by itself at some size, that is at least a checkpoint's reserve below it."""
     reading, enforced = session.reading, session.enforced_tokens
     if enforced is None or reading is None or reading.window_tokens <= 0:
         return LATE

@@ -16,7 +16,7 @@ from segue.system import mcp_entries
 from segue.system.files import edits, own_files, state
 from segue.views import printing
 
-_NAMED = 10  # files that are left, at most
+_NAMED = 10  # at most this many remaining files are named
 
 
 @click.command()
@@ -71,7 +71,7 @@ def _places() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def remove_claude(path: str) -> str:
-    """Removes segue's entries from claude's settings; returns how, "" if there are none."""
+    """Removes segue's entries from claude's settings; returns how, or "" if there are none."""
     now = edits.read(path)
     settings: Any = edits.parse(now, path) if now is not None else None
     if now is None or not isinstance(settings, dict) or not claude_settings.is_there(settings):
@@ -103,14 +103,14 @@ def _refuse_if_alive() -> None:
         raise InputError(
             f"nothing was done: {still[0].agent} is open; quit it first: segue open {still[0].name}"
         )
-    if is_daemon_alive() and not service.is_installed():  # that one is stopped with its service
+    if is_daemon_alive() and not service.is_installed():  # a service's daemon is stopped with it
         raise InputError(
             "nothing was done: `segue watch` is running; end it first (Ctrl+C, or kill it)"
         )
 
 
 def is_daemon_alive() -> bool:
-    """Whether a daemon uses this state folder, even one that does not respond."""
+    """Whether a daemon uses this state folder, even if it does not respond."""
     from segue.watch.server.remote import Remote
 
     place = state.socket_path()
@@ -130,7 +130,8 @@ def is_daemon_alive() -> bool:
 
 
 def _live_runs() -> Iterator[str]:
-    """Runs that a segue drives, and runs whose agent still works although their segue is gone."""
+    """The ids of runs that a process drives, and of runs whose agent still works although that
+    process is gone."""
     from segue.cli.support.run.lookup import driver
     from segue.runs.legs.leg import Leg
     from segue.runs.store import open_store, runs_path
@@ -141,15 +142,15 @@ def _live_runs() -> Iterator[str]:
         if Leg(leg).status().state == "running"
     )
     if os.path.exists(runs_path()):
-        # One that cannot be read cannot be driven either.
+        # If the store cannot be read, no process can drive its runs.
         with suppress(SegueError), open_store() as store:
             found |= {run.id: None for run in store.runs() if driver(store, run) is not None}
     yield from found
 
 
 def _purge() -> None:
-    """Deletes what segue created in its state folder, by name: the folder may contain other
-    things."""
+    """Deletes what segue created in its state folder, by name, because the folder may contain other
+    files; prints what is kept, and why. Raises InputError if anything still uses it."""
     _refuse_if_alive()
     folder = Path(state.state_folder())
     left = own_files.delete(folder)

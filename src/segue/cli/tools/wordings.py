@@ -29,7 +29,8 @@ _REVIEWED_LINES = 12
 
 
 class Tried(Struct, frozen=True, kw_only=True):
-    """The verdicts on the text without and with the wording, and which others change with it."""
+    """How a wording changes verdicts: on the user's text, and on `examples` other texts. `changed`:
+    a line for each of those that get another verdict."""
 
     before: StopReason
     after: StopReason
@@ -216,7 +217,8 @@ def _own_file() -> Path:
 
 
 def _append(entry: str) -> Path:
-    """Adds an entry to the user's own wordings, which stay as they are."""
+    """Appends an entry to the user's own wordings; returns their file. Raises InputError if it
+    cannot be written."""
     place = _own_file()
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -309,7 +311,8 @@ def _texts(catalogue: Catalogue) -> Iterator[tuple[str, Ending]]:
 
 
 def untrue(catalogue: Catalogue, file: str, wording: Wording) -> list[str]:
-    """The examples that a wording does not match, and the exceptions that it does."""
+    """A line for each example that a wording does not match, and for each exception that it
+    does."""
     agent = wording.agents[0] if wording.agents else None
     missed = [e for e in wording.example if not _matches(catalogue, wording, e, agent)]
     caught = [e for e in wording.except_for if _matches(catalogue, wording, e, agent)]

@@ -1,5 +1,5 @@
-"""`segue attach [RUN]`: the live view of a run that another segue drives. It reads what is on
-disk and writes nothing, so closing it changes nothing."""
+"""`segue attach [RUN]`: the live view of a run that another process drives. It only reads from
+disk, so closing it does not affect the run."""
 
 import os
 import sys
@@ -37,8 +37,8 @@ from segue.system.config import settings as layered
 from segue.views import printing
 
 _LOOK_S = 0.25
-_ASK_S = 1.0  # another machine tells what is said every few seconds
-_GONE_S = 5.0  # for so long a run may be without a segue: another one may take it up
+_ASK_S = 1.0  # another machine publishes its agents' words only every few seconds
+_GONE_S = 5.0  # how long no process may drive the run: another may take it over
 _LEFT = 130
 
 
@@ -78,7 +78,7 @@ def command(run: str | None, as_json: bool, raw: bool) -> None:
 
 
 def _there(run: Run) -> str:
-    """Its folder, if that still exists: the view does not need it."""
+    """The run's folder, or / if it no longer exists: only settings are read from there."""
     return run.cwd if os.path.isdir(run.cwd) else "/"
 
 
@@ -93,14 +93,14 @@ class _View:
     def __init__(self, store: Store, run: Run, stage: RunStage) -> None:
         self.store, self.run, self.stage = store, run, stage
         self.folder = RunFolder(run.id)
-        self.before: Run | None = None  # as the entries so far made it
+        self.before: Run | None = None  # its state after the entries so far; None: unknown
         self.seq = 0
         is_elsewhere = isinstance(store, FleetDatabase) and not is_here(run)
         self.doing: _RemoteWork | _Doing = _Doing(self.folder)
         if is_elsewhere:
             self.doing = _RemoteWork(store, run)
-        self.is_live = False  # what comes now is news
-        self.leg = 0  # the newest one that has started
+        self.is_live = False  # whether new entries are news
+        self.leg = 0  # the newest leg that has started
 
     def show(self) -> int:
         """Shows the run until it has ended, or no process drives it; returns the exit code."""
@@ -112,7 +112,7 @@ class _View:
             return self._nobody()
         self.is_live = True
         stage.view.say(f"{self.run.id}: {self.run.agent} in {self.run.cwd}, leg {self.run.leg}")
-        # Only the log tells: a leg may have started since the run was read.
+        # From the log: a leg may have started since the run was read.
         if stage.raw and self.leg:
             self._copy(self.leg)
         with stage.view:
@@ -120,7 +120,7 @@ class _View:
         return self._end() if is_over else self._nobody()
 
     def _follow(self) -> bool:
-        """Whether the run has ended; otherwise its segue process is gone."""
+        """Shows the run until it has ended (True), or its segue process is gone (False)."""
         version, gone_at = -1, None
         while True:
             if (now := self.store.version()) != version:
@@ -154,8 +154,8 @@ class _View:
         return 1
 
     def _take(self) -> None:
-        """What is new in the log."""
-        run = self.store.run(self.run.id)  # first: if it has ended, what is read next is all of it
+        """Reads and shows new log entries."""
+        run = self.store.run(self.run.id)  # before the log: if it has ended, the log is complete
         for entry in self.store.log(self.run.id, self.seq):
             self.seq = entry.seq
             self._tell(entry)
@@ -173,7 +173,7 @@ class _View:
             fact = Created() if entry.seq == 1 else projection.fact_of(entry)
             after = machine.step(before, fact, at=entry.at, draw=entry.draw or 0.0).run
             step = RunStep(after, tuple(decisions_of(entry.decisions)))
-        except (ValueError, KeyError):  # a newer segue's
+        except (ValueError, KeyError):  # written by a newer segue
             self.before = None
             stage.put(entry)
             return
@@ -186,14 +186,14 @@ class _View:
 
 
 class _RemoteWork:
-    """The same of a run on another machine: as that one tells it."""
+    """What the agent of a run on another machine is doing, as that machine publishes it."""
 
     def __init__(self, store: Store, run: Run) -> None:
         self.words, self.work, self.leg = RunWords(store, run), LastWork(), 0
         self.next_at = 0.0
 
     def look(self, run: Run) -> LastWork | None:
-        """Asks no more often than there may be something new."""
+        """What the agent does; None if unknown. Reads the database at most every `_ASK_S`."""
         if time.monotonic() >= self.next_at:
             self.next_at = time.monotonic() + _ASK_S
             for piece in self.words.look(run):
@@ -214,14 +214,14 @@ class _RemoteWork:
 
 
 class _Doing:
-    """What the agent is doing now, from its own output, which is only read."""
+    """What the agent of a run on this machine is doing, from its output."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder, self.clock = folder, Clock()
         self.follower: LegFollower | None = None
 
     def look(self, run: Run) -> LastWork | None:
-        """None if unknown: the view works without it."""
+        """What the agent does; None if unknown. Never raises, because the view works without it."""
         if not run.is_live:
             self.follower = None
             return None

@@ -1,6 +1,6 @@
-"""`segue cancel RUN`: ends a run, whichever process drives it. A live segue is asked to end it,
-and an agent is ended by its keeper. A segue that does not respond is ended too, by its pid
-and start time; a program that drives a run through the library is never signalled."""
+"""`segue cancel RUN`: ends a run, whichever process drives it. A live segue process is asked to end
+it; an agent is ended by its keeper. A segue command that does not respond is ended by its pid and
+start time, but a program that drives a run through the library is never signalled."""
 
 import os
 import signal
@@ -28,8 +28,8 @@ from segue.views.run.block import clean, cut
 
 _LOOK_S = 0.25
 _MAX_S = 60.0
-_REACT_S = 10.0  # a loop has a turn each second; a long one reads what a large leg left behind
-_TERM_S = 15.0  # more than it takes a segue that hears SIGTERM and hangs
+_REACT_S = 10.0  # a loop reacts within a second, or later while it reads the output of a large leg
+_TERM_S = 15.0  # longer than a segue that reacts to SIGTERM takes to end
 _END_S = 5.0
 
 
@@ -73,8 +73,8 @@ def command(run: str | None) -> None:
 
 
 def end_run(store: Store, run_id: str) -> Run | None:
-    """Ends a run, whichever process drives it; None if it has not ended after a minute. A run
-    that has already ended stays as it is."""
+    """Ends a run, whichever process drives it, and returns it; None if it has not ended after
+    `_MAX_S`, or does not exist. A run that has already ended stays as it is."""
     until = time.monotonic() + _MAX_S
     ended = None
     while ended is None and time.monotonic() < until:
@@ -86,7 +86,7 @@ def end_run(store: Store, run_id: str) -> Run | None:
 
 
 def _the_one(store: Store) -> Run:
-    """The unfinished run of this folder, with a message that says which. Raises InputError if
+    """The unfinished run of this folder, after a message that says which. Raises InputError if
     there is none, or several: then the user must choose."""
     cwd = folder()
     found = store.runs(cwd=cwd, unfinished=True)
@@ -100,7 +100,8 @@ def _the_one(store: Store) -> Run:
 
 
 def _ask(store: Store, run: Run, until: float) -> Run | None:
-    """Asks the segue that drives it; None if that is gone first, or the time is up."""
+    """Asks the process that drives a run to end it, and waits; returns the ended run. None if that
+    process is gone first, or the time is up."""
     number = _put(store, run)
     message = f"{run.id}: asked the segue that drives it"
     printing.complain(f"{message} to end it")
@@ -125,8 +126,8 @@ def _ask(store: Store, run: Run, until: float) -> Run | None:
 
 
 def _put(store: Store, run: Run) -> int:
-    """Stores the request. A segue that was stopped (SIGSTOP) in the middle of a write blocks all
-    writers: it is continued, and ends as requested."""
+    """Stores the request; returns its number. A process that was stopped (SIGSTOP) in the middle of
+    a write blocks all others: it is continued, and then ends as requested."""
     try:
         return store.ask(run.id, "cancel", clock.now())
     except StateError:
@@ -138,8 +139,8 @@ def _put(store: Store, run: Run) -> int:
 
 
 class _Pressure:
-    """Ends a process that drives a run and does not respond: SIGTERM, then SIGKILL. What it was
-    doing is on disk, and is ended from here once it is gone."""
+    """Ends a process that drives a run and does not respond: SIGTERM, then SIGKILL. Its work is on
+    disk, and `_end` finishes it once the process is gone."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -158,7 +159,7 @@ class _Pressure:
         elif not self.sent:
             self.sent = "SIGTERM"
             printing.complain(f"{who} has not responded for {_REACT_S:.0f} s: ending it")
-            for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears nothing
+            for number in (signal.SIGTERM, signal.SIGCONT):  # wakes a stopped one
                 leases.send(holder, number)
         elif self.sent == "SIGTERM" and waited_s > _TERM_S:
             self.sent = "SIGKILL"
@@ -179,7 +180,8 @@ def _still_running(run: Run) -> str:
 
 
 def _end(store: Store, run: Run) -> Run | None:
-    """Ends the run from here, because no process drives it. None if one does after all."""
+    """Ends a run in this process, because no other drives it; returns it. None if one drives it
+    after all."""
     drive, program = _driven(run)
     with Driver(store, env=os.environ, prompts={}) as here:
         try:
@@ -188,21 +190,22 @@ def _end(store: Store, run: Run) -> Run | None:
             return None
         if loop.run.state.is_final:
             return loop.run
-        # Before anything that was decided and not done: nothing new is started to be ended.
+        # Before pending decisions are carried out, so that no leg starts only to be ended.
         asks = store.asks(run.id)
         loop.journal.add(CancelAsked(), taken=asks[-1].number if asks else 0)
         if loop.run.is_live:
             leg = Leg(loop.executor.folder.leg(loop.run.leg))
             if leg.status().state in ("not_started", "starting"):
-                # It may have just come up: then it is told to end as any other.
+                # If it has just started after all, it is ended like any other.
                 with suppress(StateError):
                     leg.sweep_lost()
         return loop.go()
 
 
 def _driven(run: Run) -> tuple[Drive, tuple[str, ...]]:
-    """How to drive it, as far as known: to end a leg, its keeper is enough."""
-    with suppress(ConfigError):  # to end something must not fail over a slip in a file
+    """How to drive the run's agent, and its command. For an unknown agent, a drive that cannot
+    start it: to end a leg, its keeper is enough."""
+    with suppress(ConfigError):  # a mistake in a file must not prevent ending a run
         installed_agents.register(layered.load(run.cwd, os.environ))
     drive = drives.find(run.agent)
     if drive is None:

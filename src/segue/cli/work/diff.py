@@ -58,7 +58,8 @@ def command(run: str | None, leg: int | None, stat: bool, as_json: bool) -> None
 def _print_remote(
     store: FleetDatabase, run: Run, leg: int | None, *, stat: bool, as_json: bool
 ) -> None:
-    """Of a run on another machine: what that one told of it."""
+    """Prints the changes of a run on another machine, as that machine published them. Raises
+    InputError if it has not, or for a single leg."""
     from segue.fleet import output
 
     result, where = output.result(store, run.id), output.machine_of(store, run.id)
@@ -91,8 +92,9 @@ def _changes(result: RunResult) -> dict[str, object]:
 
 
 def with_snapshots(run: Run) -> tuple[Run, list[Snapshot]]:
-    """The run, in the folder where its snapshots are: if its repository moved, the snapshots
-    moved with it, and segue looks in the current repository. Raises InputError."""
+    """The run with the folder in which its snapshots are, and the snapshots. If its repository
+    moved, they moved with it: then the current folder's repository is searched. Raises InputError
+    if there is none."""
     try:
         return run, snapshots.list_all(run.cwd, run.id)
     except NoRepository as fault:

@@ -91,7 +91,8 @@ def _ended_at(store: Store, run: Run) -> float:
 
 
 def _forget(store: Store, run: Run, *, is_only_told: bool) -> dict[str, object]:
-    """What was, or would be, deleted. Raises SegueError if the run has not ended."""
+    """Deletes a run, and returns what was deleted; with `is_only_told`, deletes nothing. Raises
+    SegueError if the run has not ended."""
     folder = RunFolder(run.id).path
     _must_be_over(store, run, folder)
     sessions = _sessions(store, run)
@@ -111,7 +112,7 @@ def _forget(store: Store, run: Run, *, is_only_told: bool) -> dict[str, object]:
     except Held as held:
         raise StateError(f"{run.id}: {held}") from None
     try:
-        # The events last: whoever is killed in between can name the run again.
+        # Events last: after a kill in between, the user can still name the run.
         _delete(folder)
         _drop_snapshots(run)
         drive = _drive(run)
@@ -142,7 +143,7 @@ def _must_be_over(store: Store, run: Run, folder: Path) -> None:
 
 
 def _sessions(store: Store, run: Run) -> dict[str, str]:
-    """The agent's sessions, and where it keeps each; "" if that is unknown."""
+    """The ids of the run's sessions, each with its session file; "" if that is unknown or gone."""
     drive = _drive(run)
     found: dict[str, str] = {}
     for leg in store.legs(run.id):
@@ -154,7 +155,8 @@ def _sessions(store: Store, run: Run) -> dict[str, str]:
 
 
 def _drive(run: Run) -> Drive | None:
-    """How its agent is driven, including one of the user's own if the config still names it."""
+    """How the run's agent is driven; None if unknown. The user's own agents are known if the config
+    still has them."""
     from segue.agents import drives
     from segue.runs.starting import installed_agents
     from segue.system.config import settings
@@ -180,8 +182,8 @@ def _delete(folder: Path) -> None:
 
 
 def _drop_snapshots(run: Run) -> None:
-    """Deletes those in the repository that it worked in. A repository that moved keeps them for
-    their 30 days."""
+    """Deletes the run's snapshots in the repository that it worked in. If that has moved, they stay
+    there for their 30 days."""
     from segue.system.git import snapshots
 
     with suppress(SegueError, OSError):

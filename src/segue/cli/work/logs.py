@@ -70,7 +70,7 @@ def command(
                     _print_output(store, found, "stderr" if errors else "stdout", leg, follow)
                 else:
                     _print_log(store, found, as_json, leg, follow)
-        except KeyboardInterrupt:  # the usual way to leave it
+        except KeyboardInterrupt:  # the usual way to end it
             sys.exit(130)
 
 
@@ -131,12 +131,12 @@ def _print_log(store: Store, run: Run, as_json: bool, leg: int | None, follow: b
 
 
 def _portions(store: Store, run: Run, follow: bool) -> Iterator[list[Entry]]:
-    """The existing entries, and then new ones, until the run has ended."""
+    """The existing entries; with `follow`, then new ones until the run has ended."""
     seq, version, is_told = 0, None, False
     while True:
         if (now := store.version()) != version:
             version = now
-            found = store.run(run.id)  # first: if it has ended, what is read next is all of it
+            found = store.run(run.id)  # before the log: if it has ended, the log is complete
             run = found or run
             if found is not None and run.state.is_final and follow:
                 wait_for_last(store, run, lambda: interrupts.wait(_LOOK_S))
@@ -158,13 +158,14 @@ def _concerns(entry: Entry, leg: int) -> bool:
 
 
 def _print_output(store: Store, run: Run, name: str, leg: int | None, follow: bool) -> None:
-    """Leg by leg; the newest one's as it grows."""
+    """Prints the output of a leg, or of all legs in order. With `follow`, until the run has
+    ended."""
     folder, out, number = RunFolder(run.id).path, Out(), leg or 1
     place = 0
     while not out.is_gone:
         now = store.run(run.id) or run
         file = folder / f"leg-{number:03}" / name
-        # Read after the state: what is there by then is all of a leg that has ended.
+        # After the state: if the leg has ended by then, its output is complete.
         place = _copy(file, place, out)
         is_last = number >= now.leg or leg is not None
         if not is_last:
@@ -176,7 +177,7 @@ def _print_output(store: Store, run: Run, name: str, leg: int | None, follow: bo
 
 
 def _copy(file: Path, place: int, out: Out) -> int:
-    """All from there; where it ends."""
+    """Prints a file from an offset to its end; returns the new offset."""
     try:
         with file.open("rb") as source:
             source.seek(place)
@@ -185,7 +186,7 @@ def _copy(file: Path, place: int, out: Out) -> int:
                 out.finish()
                 place += len(chunk)
     except FileNotFoundError:
-        pass  # it was not started, or its output was deleted
+        pass  # the leg was not started, or its output was deleted
     except OSError as fault:
         raise InputError(f"{file}: cannot be read: {fault.strerror}") from None
     return place

@@ -84,7 +84,8 @@ def cancel(names: tuple[str, ...]) -> None:
 
 
 def _cancel(queue: Queue, store: Store, task: Task) -> Task:
-    """Asks the process that carries out the task, and waits; a task without one is ended here."""
+    """Asks the process that carries out the task to end it, and waits; ends a task without a
+    process here. Returns the task, which may still be running after `_CANCEL_S`."""
     until = time.monotonic() + _CANCEL_S
     holder = queue.holder(task.id)
     is_carried = holder is not None and queue.is_alive(holder)
@@ -99,7 +100,7 @@ def _cancel(queue: Queue, store: Store, task: Task) -> Task:
             store.ask(found.run, "cancel", clock.now())
             is_asked = True
         time.sleep(_LOOK_S)
-        found = queue.cancel(task.id, clock.now())  # its process may have died meanwhile
+        found = queue.cancel(task.id, clock.now())  # again: its process may have died meanwhile
     if found.run and not found.state.is_final:
         return found
     return queue.task(task.id) or found

@@ -49,7 +49,7 @@ def command(
         policy=policy,
         set=sets,
         agent=first.agent,
-        check=found.check,  # what was accepted then, whatever a project's file says now
+        check=found.check,  # the check that was accepted then, whatever the project's file has now
         share_tree=share_tree or None,
     )
     settings = layered.load(found.cwd, os.environ, flags)

@@ -121,7 +121,8 @@ def _named(name: str) -> Dead:
 
 
 def _listed(begins: float, *, last: bool, with_all: bool, as_json: bool) -> Dead | None:
-    """The session that was named or chosen; otherwise prints the list."""
+    """The newest session with --last, or else the one that the user chooses from the printed list;
+    None if there is none."""
 
     def look(machine: Machine) -> tuple[list[Dead], list[str], list[Any]]:
         dead, runs = finding.find(machine, begins, with_all=with_all)

@@ -102,7 +102,7 @@ def command(
     from segue.cli.support.run.warnings import warn
     from segue.runs.briefing.prompts import Prompts
 
-    # what keeps a run from beginning is told before what speaks against a night, and alone
+    # errors that prevent the run come before warnings, and without them
     Prompts(settings.prompts)
     with opened():
         pass
@@ -116,8 +116,8 @@ def command(
 
 
 def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> int:
-    """Plays a new run in the foreground; returns its exit code. Raises SegueError if it cannot
-    start."""
+    """Runs a new run in the foreground until it ends; returns its exit code. Raises SegueError if
+    it cannot start."""
     from segue.cli.support.run.stage import RunStage  # slow to import: not for --help or a refusal
     from segue.views.rescues.listing import rescued
 
@@ -144,7 +144,8 @@ def play(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) ->
 
 
 def whose_check(wanted: RunRequest, settings: Settings) -> str:
-    """Tells the user about a check that came with the repository: it is somebody else's command."""
+    """A line that announces the check if it comes from the project's file, because it is somebody
+    else's command; otherwise ""."""
     source = settings.sources["run.check"]
     if not wanted.check or wanted.check != settings.check or source.kind != "project file":
         return ""
@@ -159,7 +160,9 @@ def complete_request(
     trusts: bool = False,
     dry: bool = False,
 ) -> tuple[RunRequest, Settings]:
-    """The complete request, from everything the user said. Raises InputError, ConfigError."""
+    """The request for a run in this folder, and the settings, from the user's arguments and config.
+    `given`: flags for the agent; `trusts`: accepts the project's check; `dry`: asks nothing and
+    accepts nothing. Raises InputError or ConfigError."""
     cwd = folder()
     settings = layered.load(cwd, os.environ, flags)
     installed_agents.register(settings)
@@ -174,12 +177,14 @@ def complete_request(
 
 
 def accept_check(settings: Settings, trusts: bool) -> None:
-    """Asks once about a project's check, if somebody is there to answer."""
+    """Asks about a project's check that is not accepted yet, and remembers the answer if it is yes;
+    `trusts` accepts it without asking. Without a terminal, does nothing: the request then fails.
+    Raises InputError if the user says no."""
     if not run_request.needs_yes(settings) or settings.project_file is None:
         return
     if not trusts:
         if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
-            return  # refused below, in one line
+            return  # the request fails with one line
         printing.say(
             f"{settings.sources['run.check'].at} sets a check, a command that segue runs here when"
             f" the agent says that it is done:\n\n    {run_request.literal(settings.check)}\n",
@@ -191,8 +196,9 @@ def accept_check(settings: Settings, trusts: bool) -> None:
 
 
 def choose_agent(settings: Settings) -> str:
-    """If one agent is installed, that one; if several, asks the user once; if none, says how to
-    get one."""
+    """The agent to use if none is named: the only installed one, or the one that the user chooses,
+    which is then remembered. Raises NoAgent if none is installed, or if there is no terminal to ask
+    in."""
     found = list(installed_agents.installed(os.environ))
     if len(found) == 1:
         return found[0]
@@ -212,7 +218,8 @@ def choose_agent(settings: Settings) -> str:
 
 
 def read_task(words: tuple[str, ...], file: str | None, command: str = "run") -> str:
-    """The one task that the user gave. Raises InputError."""
+    """The task, from the arguments or a file. Raises InputError unless there is exactly one, and it
+    is text."""
     if words and file is not None:
         raise InputError("TASK and --task-file cannot be combined")
     if not words and file is None:
@@ -235,8 +242,8 @@ def read_task(words: tuple[str, ...], file: str | None, command: str = "run") ->
 
 
 def _of_word(word: str) -> str:
-    """The task itself; - is stdin. If it is a file's name, the user may have meant the file's
-    content."""
+    """The task in an argument; - is stdin. If it is the name of a file, the user may have meant its
+    content: on a terminal, segue asks."""
     if word == "-":
         return read_input()
     if not _is_file(word):
@@ -255,12 +262,13 @@ def _of_word(word: str) -> str:
 def _is_file(word: str) -> bool:
     try:
         return os.path.isfile(word)
-    except ValueError:  # a NUL
+    except ValueError:  # it contains a NUL byte
         return False
 
 
 def read_file(file: str) -> str:
-    """What is in a file; - is stdin. Raises InputError."""
+    """The content of a file; - is stdin. Raises InputError if it cannot be read, is too large or is
+    not UTF-8."""
     if file == "-":
         return read_input()
     try:
@@ -276,7 +284,8 @@ def read_file(file: str) -> str:
 
 
 def read_input() -> str:
-    """The content of stdin. Raises InputError."""
+    """The content of stdin. Raises InputError if it cannot be read, is too large or is not
+    UTF-8."""
     if sys.stdin is None or sys.stdin.closed:
         raise InputError("cannot read the task from stdin, which is closed")
     try:

@@ -20,7 +20,7 @@ from segue.views.verdicts import iso
 SCHEMA = 1
 _USUAL = 20
 _GAUGE = 8
-_WIDE = 130  # columns; below, the folder's name is before the task
+_WIDE = 130  # columns; on a narrower terminal, the folder's name precedes the task
 _FOLDER = 40
 _TASK = 100
 _GAP = 2
@@ -99,7 +99,7 @@ def as_dict(run: Run, holder: Holder | None = None) -> dict[str, Any]:
 
 
 def agents_of(run: Run) -> str:
-    """Who works on it, and who started it if that was another agent: claude → codex."""
+    """The agent that works on a run; if another one started it, both: claude → codex."""
     first = run.relay[0].agent if run.relay else run.agent
     if not run.relays or first == run.agent:
         return clean(run.agent)
@@ -107,12 +107,12 @@ def agents_of(run: Run) -> str:
 
 
 def state_of(run: Run, holder: Holder | None, now: float) -> str:
-    """What it does, in a few words, and whether a process drives it."""
+    """The state of a run in a few words, and whether a process drives it."""
     return tables.run_state(run_summary(run, holder), now)
 
 
 def gauge(run: Run, bars: int = _GAUGE) -> Any:
-    """How full its window is."""
+    """How full the window of a run's session is; empty if unknown."""
     from rich.text import Text
 
     reading = run.reading
@@ -184,7 +184,7 @@ def _tilde(path: str) -> str:
 
 
 def _next(shown: list[Run], drivers: dict[str, Holder | None]) -> list[str]:
-    """How to continue runs that do not continue by themselves."""
+    """A line for each run that does not continue by itself, with the command that resumes it."""
     found = []
     for run in shown:
         if run.state is RunState.NEEDS_YOU:

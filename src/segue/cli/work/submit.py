@@ -27,7 +27,7 @@ from segue.system.git import worktrees
 from segue.views import printing
 from segue.views.run.block import counted
 
-_NOWHERE = "/"  # tasks of a URL have no project's settings
+_NOWHERE = "/"  # the folder for tasks of a URL: no project's settings apply there
 
 
 @click.command(cls=RunCommand, context_settings={"allow_interspersed_args": True})
@@ -146,7 +146,8 @@ def command(
 
 
 def _can_do(name: str, text: str, settings: Settings, cwd: str, flags: list[str] | None) -> None:
-    """Raises InputError if no agent can do it. In a fleet, the agent may be on another machine."""
+    """Raises InputError if this agent cannot do the task. In a fleet, a task of a URL needs no
+    agent on this machine: another one may have it."""
     try:
         run_request.request(text, name, settings, os.environ, cwd=cwd, flags=flags)
     except installed_agents.NoAgent:
@@ -210,7 +211,8 @@ def _agents(given: str | None, settings: Settings) -> list[str]:
 
 
 def _placed(task: Task, repo: str | None) -> Task:
-    """The task with the repository it is for. Raises InputError."""
+    """The task with its repository, project and machine. Raises InputError if the folder has no
+    repository."""
     if task.here:
         return _with(task, project=os.path.realpath(task.cwd), machine=_machine())
     if task.cwd == _NOWHERE and repo is not None:
@@ -230,12 +232,14 @@ def _placed(task: Task, repo: str | None) -> Task:
 
 
 def _machine() -> str:
-    """In a fleet, a folder exists on one machine only."""
+    """The machine for a task in a local folder: in a fleet, this one, because the others do not
+    have the folder; otherwise ""."""
     return leases.machine() if fleet.url() else ""
 
 
 def _accept(settings: Settings, trusts: bool, key: str, text: str, option: str) -> None:
-    """A command from the project's own file runs only once the user has accepted it."""
+    """Asks the user to accept a command from the project's file, unless they have; `trusts` accepts
+    it. Raises InputError if they do not, or cannot be asked."""
     source = settings.sources[key]
     if not text or source.kind != "project file" or settings.project_file is None:
         return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 FLEET_LOOK_S = 1.0  # how often a worker of a fleet asks whether anything changed
 _BUSY_S, _IDLE_S = 1.0, 10.0
-_AGAIN_S = 2.0  # until a database that was away is tried again
+_AGAIN_S = 2.0  # before an unreachable database is tried again
 _FAILED, _NEEDS_YOU = 1, 3
 
 
@@ -127,7 +127,7 @@ def _work_off(
         except (StateError, InputError) as fault:
             if pulse is None or outlook is None:
                 raise
-            if str(fault) != reported:  # the tasks' processes see to themselves
+            if str(fault) != reported:  # the tasks' processes handle this on their own
                 reported = str(fault)
                 printing.complain(f"{fault}; retrying")
             left.wait(_AGAIN_S)
@@ -138,15 +138,16 @@ def _work_off(
 
 
 class Pace:
-    """When a worker of a fleet looks at the queue: soon after anything changed, but not more than
-    once in `_BUSY_S`; and now and then anyway."""
+    """Decides when a worker of a fleet looks at the queue: soon after a change, but at most once in
+    `_BUSY_S`, and every `_IDLE_S` without one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._version, self._at = -1, float("-inf")
 
     def is_due(self, version: int) -> bool:
-        """Whether to look now."""
+        """Whether to look at the queue now; if so, that counts as a look. `version`: the
+        queue's."""
         since_s = self._clock() - self._at
         if since_s < (_BUSY_S if version != self._version else _IDLE_S):
             return False
@@ -164,7 +165,7 @@ def _over(outlook: QueueState, states: set[TaskState]) -> int:
 
 
 def _carry(task_id: str, epoch: int) -> int:
-    """One task, in a process of its own: what a worker starts."""
+    """Carries out one task: what a worker starts in a separate process. Returns the exit code."""
     if fleet.url():
         from segue.fleet.carrying import carry
 
@@ -181,7 +182,7 @@ def _carry(task_id: str, epoch: int) -> int:
         try:
             lease, task = take(queue, task_id, epoch, clock.now())
         except LeaseLost:
-            return 0  # another worker has given it to another process
+            return 0  # another worker has started it in another process
         _line(f"{task_id}: running in process {os.getpid()}")
         ended = Carrier(queue, store, lease, task, env=os.environ, say=_line).carry()
         _line(f"{task_id} is {ended.state.value} {ended.why}".rstrip())

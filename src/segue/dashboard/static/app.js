@@ -1,11 +1,11 @@
-// Keeps an open page up to date: the server sends the blocks that are others now.
+// Keeps an open page up to date: the server sends only the blocks that changed.
 "use strict";
 
 const link = document.getElementById("link");
 const said = document.getElementById("said");
 let quiet = 0;
 
-// Times are counted here, so that a page that only grows older is not sent again.
+// The browser counts times, so a block in which only time passes is not sent again.
 function length(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   const units = [["d", 86400, Infinity], ["h", 3600, 24], ["min", 60, 60], ["s", 1, 60]];
@@ -39,7 +39,7 @@ function count(root) {
   }
 }
 
-// Changes what is there instead of replacing it: focus, open details and transitions stay.
+// Changes elements instead of replacing them, so focus, open details and transitions stay.
 function morph(old, now) {
   if (old.nodeType !== now.nodeType || old.nodeName !== now.nodeName) {
     old.replaceWith(now);

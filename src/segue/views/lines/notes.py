@@ -10,7 +10,7 @@ from segue.views.verdicts import duration
 from segue.watch.log import Note
 
 QUIET = ("reading", "health", "hook", "turn", "order", "daemon", "paused", "live")
-"""Kinds that are shown only on request."""
+"""Kinds of notes that are shown only on request."""
 _VERDICTS = {
     "leave": "left alone",
     "ask": "needs your permission",
@@ -75,13 +75,14 @@ def _repeated(data: dict[str, Any]) -> str:
 
 
 def step(note: Note) -> str:
-    """The step of a handoff's note."""
+    """The step in a note about a handoff; "" if it has none."""
     cycle = note.data.get("cycle")
     return text(cycle, "step") if isinstance(cycle, dict) else ""
 
 
 def text(data: dict[str, Any], key: str) -> str:
-    """Text without control characters: the content of sessions must not move the cursor."""
+    """A value of a note as text without control characters (session content must not move the
+    cursor), of limited length; "" if there is none."""
     value = str(data.get(key) or "")
     return "".join(char if char.isprintable() else " " for char in value)[:300]
 

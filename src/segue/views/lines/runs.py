@@ -12,7 +12,7 @@ from segue.views.run.story import news
 
 
 def dated(at: float, tz: tzinfo) -> str:
-    """A time, as the lines of a log begin with it."""
+    """A time in the form with which lines of a log begin."""
     try:
         return datetime.fromtimestamp(at, tz).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -20,7 +20,7 @@ def dated(at: float, tz: tzinfo) -> str:
 
 
 class Teller:
-    """Makes lines from a log, entry by entry from the first one on."""
+    """Makes lines from a log. It needs every entry, in order from the first one on."""
 
     def __init__(self, tz: tzinfo) -> None:
         self.tz = tz
@@ -43,7 +43,7 @@ class Teller:
         fact = Created() if entry.seq == 1 else projection.fact_of(entry)
         after = machine.step(before, fact, at=entry.at, draw=entry.draw or 0.0).run
         self.run = after
-        # Shows what was decided at the time, even by another version.
+        # The decisions of that time: another version might decide differently.
         decisions = tuple(decisions_of(entry.decisions))
         text = news(before, fact, RunStep(after, decisions), now=entry.at, tz=self.tz)
         if entry.seq == 1:

@@ -11,4 +11,5 @@ FORMS: dict[str, Callable[[Report, tzinfo], str]] = {
     "md": as_markdown.markdown,
     "html": as_html.page,
 }
-"""All formats except JSON, which `shapes` makes. Nothing is made safe for a terminal yet."""
+"""All formats except JSON, which `shapes` makes. Their text is not safe for a terminal until
+`printing.say` prints it."""

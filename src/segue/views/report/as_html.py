@@ -1,4 +1,4 @@
-"""A report as one HTML file: no network, no scripts, timelines as SVG. All foreign text is
+"""A report as one HTML file: no network, no scripts, timelines as SVG. All text of the report is
 escaped."""
 
 from datetime import tzinfo
@@ -33,7 +33,7 @@ _DAY_S = 86_400.0
 
 
 def page(report: Report, tz: tzinfo) -> str:
-    """The whole report."""
+    """The report as an HTML document."""
     title = parts.title(report, tz)
     body = [f"<h1>{_e(title)}</h1>", f"<p>{_e(parts.summary_line(report))}</p>"]
     waiting = [each for each in report.runs if parts.needs_you(each)]
@@ -128,7 +128,7 @@ def _files(each: RunReport) -> str:
 
 
 def _timeline_lines(each: RunReport, now: float, tz: tzinfo) -> str:
-    """The same as text, for readers who cannot see the picture."""
+    """The timeline as text, for readers who cannot see the picture."""
     lines = [
         f"{parts.clock_time(span.since, tz)}–{parts.clock_time(span.until, tz)} {span.label}"
         for span in parts.spans(each, now)

@@ -14,7 +14,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~])")
 
 
 def markdown(report: Report, tz: tzinfo) -> str:
-    """The whole report."""
+    """The report as Markdown."""
     lines = [f"# {parts.title(report, tz)}", "", escaped(parts.summary_line(report))]
     for each in report.runs:
         lines += ["", *_run(each, report.until, tz)]

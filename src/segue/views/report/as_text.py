@@ -15,7 +15,7 @@ _CLOCK = 10  # columns of a time and the gap after it
 
 
 def text(report: Report, tz: tzinfo) -> str:
-    """The whole report."""
+    """The report as plain text."""
     lines = [*_wrapped(parts.title(report, tz), ""), *_wrapped(parts.summary_line(report), "")]
     waiting = [each for each in report.runs if parts.needs_you(each)]
     if waiting:
@@ -78,13 +78,14 @@ def _answer(each: RunReport) -> list[str]:
 
 
 def _end_of(path: str) -> str:
-    """The end of a long path says more than its beginning."""
+    """A path, cut at its beginning if it is long: its end says more."""
     room = WIDTH - _LABEL
     return path if len(path) <= room else f"…{path[1 - room :]}"
 
 
 def _row(name: str, value: str, hang: int = 0) -> list[str]:
-    """`hang`: the additional indent of continuation lines."""
+    """A labelled value, wrapped; nothing for "". `hang`: the additional indent of its other
+    lines."""
     return _wrapped(f"{name:<{_LABEL}}{value}", " " * (_LABEL + hang)) if value else []
 
 
@@ -100,7 +101,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def _without_repeats(lines: list[str]) -> list[str]:
-    """A label stands on the first of its lines."""
+    """Keeps a label only on the first of the lines in a row that have it."""
     found, before = [], ""
     for line in lines:
         label = line[:_LABEL].strip()

@@ -1,4 +1,4 @@
-"""The figures for people and for programs."""
+"""Figures for people and for programs."""
 
 import textwrap
 from collections import Counter
@@ -37,7 +37,7 @@ _MARKS = {True: "✓", False: "✗", None: " "}
 
 
 def text(found: Sequence[Figure], stops: Counter[str]) -> str:
-    """At most 80 columns: each figure with its target, and what it counts."""
+    """The figures as text of at most 80 columns: each with its target, and what it counts."""
     lines = []
     for each in found:
         target = f"target {each.target}" if each.target else ""
@@ -53,17 +53,17 @@ def text(found: Sequence[Figure], stops: Counter[str]) -> str:
 
 
 def title(each: Figure) -> str:
-    """Its name for people."""
+    """A figure's name for people."""
     return _TITLES.get(each.name, each.name.replace("_", " "))
 
 
 def made_from(each: Figure) -> str:
-    """How many values it is based on."""
+    """How many runs, handoffs or other things a figure is based on."""
     return counted(each.of, _MADE_FROM.get(each.name, "handoff"))
 
 
 def with_unit(each: Figure) -> str:
-    """The value with its unit."""
+    """A figure's value with its unit."""
     if each.value is None:
         return "–"
     match each.unit:
@@ -78,7 +78,7 @@ def with_unit(each: Figure) -> str:
 def as_dict(
     found: Sequence[Figure], stops: Counter[str], since: float | None, until: float
 ) -> dict[str, Any]:
-    """The documented form (docs/report.md)."""
+    """The figures in their documented form (docs/report.md)."""
     return {
         "schema": 1,
         "since": iso(since),

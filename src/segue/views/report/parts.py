@@ -1,4 +1,4 @@
-"""The texts that all forms of a report share. Pure."""
+"""The texts that all forms of a report share."""
 
 from datetime import datetime, tzinfo
 
@@ -32,7 +32,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 def stamp(at: float | None, tz: tzinfo) -> str:
-    """A time with its date."""
+    """A time with its date, to the minute; "?" if unknown."""
     if at is None:
         return "?"
     try:
@@ -42,7 +42,7 @@ def stamp(at: float | None, tz: tzinfo) -> str:
 
 
 def clock_time(at: float | None, tz: tzinfo) -> str:
-    """The time of day."""
+    """The time of day; "?" for a time outside the calendar."""
     try:
         return datetime.fromtimestamp(at or 0.0, tz).strftime("%H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -67,7 +67,7 @@ def headline(each: RunReport) -> str:
 
 
 def needs_you(each: RunReport) -> bool:
-    """Whether nothing more happens without the user."""
+    """Whether the run needs the user: it failed, asks for them, or no process drives it."""
     run = each.run
     if run.state.is_final:
         return run.state in (RunState.NEEDS_YOU, RunState.FAILED)
@@ -126,7 +126,7 @@ def spend_line(each: SpendReport) -> str:
 
 
 def agents_line(each: RunReport) -> str:
-    """Who worked on it, in order, if more than one agent did; "" otherwise."""
+    """The agents that worked on the run, in order; "" if there was only one."""
     names: list[str] = []
     for leg in each.legs:
         if leg.agent and names[-1:] != [leg.agent]:
@@ -135,7 +135,8 @@ def agents_line(each: RunReport) -> str:
 
 
 def leg_line(leg: StoredLeg, stop: Stop | None, *, is_relayed: bool = False) -> str:
-    """The purpose of a leg, and how it ended. `is_relayed`: other agents had other legs."""
+    """The purpose of a leg, and how it ended. `is_relayed`: the run had several agents, so the
+    leg's is named."""
     what = leg.purpose if leg.purpose == "checkpoint" else leg.prompt
     how = (ended_for(stop) if stop is not None else "") or leg.reason.replace("_", " ")
     if leg.purpose == "checkpoint" and stop is not None and stop.ended_for == "handoff":
@@ -146,7 +147,7 @@ def leg_line(leg: StoredLeg, stop: Stop | None, *, is_relayed: bool = False) -> 
 
 
 def spans(each: RunReport, now: float) -> list[Span]:
-    """Legs and waits, in order."""
+    """Legs and waits as bars, in order of time."""
     is_relayed = agents_line(each) != ""
     found = [
         Span(
@@ -171,7 +172,7 @@ def spans(each: RunReport, now: float) -> list[Span]:
 
 
 def watched_line(each: WatchedReport) -> str:
-    """What was done about a session."""
+    """A line about what the daemon did to a session."""
     folder = clean(each.project).rstrip("/").rpartition("/")[2]
     why = f": {clean(each.why)}" if each.why else ""
     then = f"; segue allow {clean(each.session_id)}" if each.what == "needs you" else ""

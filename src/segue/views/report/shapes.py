@@ -12,7 +12,7 @@ _TIMES = ("planned_at", "started_at", "replied_at", "ended_at")
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """The documented form (docs/report.md)."""
+    """A report in its documented form (docs/report.md)."""
     return {
         "schema": 1,
         "since": iso(report.since),

@@ -24,7 +24,7 @@ def rows(priced: Priced) -> list[dict[str, Any]]:
 
 
 def total(priced: Priced) -> dict[str, Any]:
-    """The sum of all entries."""
+    """The sum of all entries; the cost is null if one of them has no list price."""
     spend = sum((each.spend for each, _ in priced), Spend())
     costs = [cost for _, cost in priced]
     known = [cost for cost in costs if cost is not None]
@@ -38,7 +38,7 @@ def total(priced: Priced) -> dict[str, Any]:
 
 
 def text(by: str, priced: Priced) -> str:
-    """A table, with a total."""
+    """A table with a total. `by`: the heading of the names."""
     listed = rows(priced)
     if not listed:
         return "nothing was spent in that time"

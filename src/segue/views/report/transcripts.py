@@ -20,7 +20,7 @@ def lines(utterances: Sequence[Utterance]) -> Iterator[str]:
 
 
 class TranscriptLines:
-    """Makes lines from a conversation, piece by piece."""
+    """Makes lines from a conversation that comes in pieces, in order."""
 
     def __init__(self) -> None:
         self._before = self._speaker = ""
@@ -28,7 +28,7 @@ class TranscriptLines:
     def of(self, utterances: Sequence[Utterance]) -> Iterator[str]:
         """The next lines, for `printing.say`."""
         for each in utterances:
-            if each.who == "result":  # for a tool that was shown when it began
+            if each.who == "result":  # the tool itself was shown when it began
                 if each.result not in ("", "done"):
                     yield printing.style(f"    ({each.result})", dim=True)
                 continue
@@ -39,7 +39,7 @@ class TranscriptLines:
             else:
                 if self._before:
                     yield ""
-                if each.who != self._speaker:  # a speaker who continues after a tool is named once
+                if each.who != self._speaker:  # not again after the speaker's own tool calls
                     yield printing.style(each.who, fg=_COLOURS[each.who], bold=True)
                 self._speaker = each.who
                 yield from (f"  {line}".rstrip() for line in each.text.strip().splitlines())

@@ -19,9 +19,9 @@ _GIT_S = 1.0
 
 
 def find(machine: Machine, since: float | None, *, with_all: bool) -> tuple[list[Dead], list[str]]:
-    """The sessions that stopped since then with unfinished work, the newest first; and the
-    unfinished runs that others belong to. `with_all`: also those that finished or that the user
-    ended."""
+    """The sessions that stopped since then with unfinished work and belong to no run, the newest
+    first; and the ids of unfinished runs that other such sessions belong to and no process drives.
+    `with_all`: also sessions that finished or that the user ended."""
     sightings = machine.survey.active(since, machine.processes)
 
     def is_wanted(each: ExaminedSession) -> bool:
@@ -54,7 +54,8 @@ def _is_unfinished(run: str, sessions: Sequence[Session]) -> bool:
 
 
 def named(machine: Machine, name: str) -> Dead:
-    """The session that a name refers to, whatever happened to it. Raises InputError."""
+    """The session that a name refers to, even if it is live or part of a run. Raises InputError if
+    there is none, or several, or if it cannot be read."""
     sightings = machine.survey.active(None, machine.processes)
     sessions = machine.survey.sessions(sightings, machine.processes, machine.now)
     session = choose(sessions, name)
@@ -69,7 +70,7 @@ def named(machine: Machine, name: str) -> Dead:
 
 
 class _Driven(dict[str, Drive | None]):
-    """How each agent is driven, looked up once."""
+    """The drive of each agent, looked up once; None if segue cannot run it."""
 
     def __missing__(self, agent: str) -> Drive | None:
         return self.setdefault(agent, drives.find(agent))
@@ -93,7 +94,8 @@ def _dead(session: Session, look: Look, task: str, driven: _Driven) -> Dead:
 
 
 def _fits(session: Session, drive: Drive) -> bool:
-    """Whether its window can still hold it after a resume, which makes some sessions larger."""
+    """Whether a session still fits into its window after a resume, which makes sessions of some
+    agents larger."""
     reading = session.reading
     if reading is None or drive.resume_factor <= 1.0:
         return True
@@ -101,7 +103,7 @@ def _fits(session: Session, drive: Drive) -> bool:
 
 
 def works(machine: Machine, shown: Sequence[Dead]) -> list[Work]:
-    """How much of each session's work is in its tree."""
+    """What is left of each session's work in its folder, in the same order."""
     from segue.system.git import git
 
     written = _written_files(machine, [dead.session for dead in shown])

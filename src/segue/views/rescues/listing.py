@@ -18,26 +18,26 @@ _ID_CHARS = 8
 
 
 class Dead(Struct, frozen=True, kw_only=True):
-    """A session that no process has open."""
+    """A session to rescue: why it stopped, and the ways to continue it, the best first."""
 
     session: Session
     reason: StopReason
     task: str = ""  # on one line, without secrets
     ways: tuple[Way, ...] = ()
-    is_cut: bool = False  # its file ends in the middle of a record
+    is_cut: bool = False  # whether its file ends in the middle of a record
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What is left of a session's work in its tree."""
+    """What is left of a session's work in its folder."""
 
-    files: int = 0  # files that it wrote
+    files: int = 0  # how many files it wrote
     there: int = 0
-    uncommitted: int | None = None  # changes in its repository; None: it has none
-    is_gone: bool = False  # of the whole folder
+    uncommitted: int | None = None  # changes in its repository; None: unknown
+    is_gone: bool = False  # whether the folder itself is gone
 
 
 def as_dict(dead: Dead) -> dict[str, Any]:
-    """In its documented form (docs/rescue.md)."""
+    """A session in its documented form (docs/rescue.md)."""
     session, reading = dead.session, dead.session.reading
     return {
         "agent": session.agent,
@@ -61,7 +61,7 @@ def as_dict(dead: Dead) -> dict[str, Any]:
 
 
 def origin_as_dict(origin: Origin) -> dict[str, Any]:
-    """The session that a run continues."""
+    """The session that a run continues, in its documented form."""
     return {
         "agent": origin.agent,
         "session_id": origin.session_id,
@@ -79,7 +79,7 @@ def rescued_from(origin: Origin) -> str:
 
 
 def rescued(origin: Origin) -> str:
-    """What the user is told when the run begins."""
+    """The line that announces a rescued run."""
     how = "resuming the same session"
     if not origin.is_same:
         how = "continuing in a new session, with a checkpoint"
@@ -87,7 +87,7 @@ def rescued(origin: Origin) -> str:
 
 
 def lines(shown: Sequence[tuple[Dead, Work | None]], now: float, width: int) -> list[str]:
-    """A few lines for each, numbered from 1."""
+    """A few lines for each session, numbered from 1."""
     found = []
     for number, (dead, work) in enumerate(shown, 1):
         found += _block(number, dead, work, now, width)
@@ -119,7 +119,7 @@ def _block(number: int, dead: Dead, work: Work | None, now: float, width: int) -
 
 
 def goes_on(dead: Dead, now: float) -> str:
-    """When and how it can be resumed."""
+    """When and how a session can be resumed."""
     stop = dead.session.stop
     retry_at = stop.retry_at if stop is not None else None
     limited = retry_at is not None and retry_at > now and dead.reason is StopReason.RATE_LIMIT
@@ -134,7 +134,7 @@ def goes_on(dead: Dead, now: float) -> str:
 
 
 def in_tree(work: Work) -> str:
-    """What is left of its work; "" if unknown."""
+    """What is left of a session's work, in words; "" if unknown."""
     parts = []
     if work.files:
         parts.append(f"{work.there} of {_counted(work.files, 'file')} it wrote still exist")

@@ -54,7 +54,7 @@ class RunPicture(Struct, frozen=True, kw_only=True):
     activity: LegActivity | None = None
     forecast: Forecast | None = None  # None: derived from the run's reading, growth and policy
     growth: Growth | None = None
-    reason: str = ""  # of the last decision
+    reason: str = ""  # why segue made its last decision
     words: str = ""  # the agent's last message
 
 
@@ -76,7 +76,7 @@ def block(picture: RunPicture, *, now: float, width: int, tz: tzinfo) -> list[li
     why."""
     picture = replace(picture, forecast=picture.forecast or _forecast(picture))
     lines = [_head(picture, now, width), _now(picture, now, width, tz), _words(picture, width)]
-    if picture.reason and picture.run.state is not RunState.WAITING:  # the line says so itself
+    if picture.reason and picture.run.state is not RunState.WAITING:  # that line says why
         why = clean(local_times(picture.reason, now, tz))
         lines.append([("  " + cut(why, width - 2), "dim")])
     return [_cut(line, width) for line in lines if line]
@@ -102,7 +102,7 @@ def _head(picture: RunPicture, now: float, width: int) -> list[Piece]:
         [(f"leg {max(1, run.leg)}", "")],
         [(run.state.value, STATE_COLOURS[run.state])],
     ]
-    # The most important first: the last ones are dropped first.
+    # In order of importance: the last ones are dropped first.
     lesser = [_until_handoff(picture), _counts(picture), _growth(picture), _handoffs(run)]
     lesser.append(f"{duration(now - run.created_at)} so far")
     for bars, shown in _ROOM:
@@ -141,7 +141,7 @@ def _growth(picture: RunPicture) -> str:
 
 
 def _until_handoff(picture: RunPicture) -> str:
-    """How long until the handoff."""
+    """How far away the handoff is; "" if unknown, or if the run is not working."""
     run, future = picture.run, picture.forecast
     if run.state not in (RunState.WORKING, RunState.STARTING, RunState.RESUMING):
         return ""
@@ -160,7 +160,7 @@ def _until_handoff(picture: RunPicture) -> str:
 
 
 def _coarse(seconds: float) -> float:
-    """An estimate in whole minutes, if it is over a minute: seconds would only flicker."""
+    """An estimate of over a minute, in whole minutes: seconds would only flicker."""
     return seconds if seconds < 60 else round(seconds / 60) * 60
 
 
@@ -169,7 +169,7 @@ def _handoffs(run: Run) -> str:
 
 
 def _now(picture: RunPicture, now: float, width: int, tz: tzinfo) -> list[Piece]:
-    """What is happening now, and for how long."""
+    """What is happening now, and for how long or until when."""
     run, doing = picture.run, picture.activity
     if run.state is RunState.WAITING and run.wait is not None:
         left = f"{countdown(run.wait.until - now)} left"

@@ -35,7 +35,9 @@ def report(
     settings: "Settings | None" = None,
     width: int | None = None,
 ) -> str:
-    """With colours, which `click.echo` removes for a pipe. `width` None wraps nothing."""
+    """The report, with segue's styles, for `printing.say` or `printing.rendered`. `width`: the
+    columns to wrap at; None wraps nothing. `settings`: to say where the setting that caused the end
+    was set."""
     story = story or Story()
     stop = stop or run.stop
     outcome = run.outcome
@@ -121,7 +123,7 @@ def _tried(story: Story) -> list[str]:
 
 
 def _setting(run: Run, settings: "Settings | None") -> list[str]:
-    """Which setting caused it, its value, and where it was set."""
+    """The setting that caused the end, its value, and where it was set."""
     change = clean(run.outcome.change) if run.outcome else ""
     if not change:
         return []

@@ -86,10 +86,10 @@ class Story(Struct, frozen=True, kw_only=True):
 
     waits: int = 0
     waited_s: float = 0.0
-    tried: tuple[str, ...] = ()  # one line per leg that did not end it
+    tried: tuple[str, ...] = ()  # one line per leg whose end was not the run's
 
     def add(self, before: Run, fact: AnyFact, step: RunStep, at: float) -> "Story":
-        """The story with one more fact, which happened at that time."""
+        """The story with one more fact, which was logged at that time."""
         found = self
         was, now = before.state is RunState.WAITING, step.run.state is RunState.WAITING
         if was and not now and before.wait is not None:
@@ -131,11 +131,11 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
                     why = f"network unreachable since {since}"
                 line.append(f"waiting {length} (until {time_of_day(wait.until, now, tz)}): {why}")
             case Compose() if before.state is RunState.RESUMING:
-                line.append(clean(decision.reason))  # the planned action is impossible
+                line.append(clean(decision.reason))  # why the planned action is impossible
             case RunCheck():
                 line.append(f"running the check: {clean(run.check)}")
             case _:
-                # what is being written is reported once it is done, and the end has its own report
+                # writing is reported once it is done, and the end has a report of its own
                 pass
     if run.relays == 1 and not before.relays:
         line.append(not_carried_over(before.agent, run.agent))
@@ -143,7 +143,7 @@ def news(before: Run, fact: AnyFact, step: RunStep, *, now: float, tz: tzinfo) -
 
 
 def not_carried_over(before: str, agent: str) -> str:
-    """What the next agent does not get from the one before it; shown once."""
+    """What the next agent does not get from the one before it, in a line."""
     before, agent = clean(before), clean(agent)
     return f"{before}'s MCP servers, skills and memory files do not carry over to {agent}"
 
@@ -154,7 +154,7 @@ def repeats(fact: Arrived | Repeats) -> bool:
 
 
 def repeated(fact: Arrived | Repeats) -> str:
-    """What a session that took over repeated."""
+    """What a session that took over repeated, in words."""
     commands, files, questions = (
         f"{number} {name}{'' if number == 1 else 's'}"
         for number, name in (
@@ -216,7 +216,7 @@ def _happened(before: Run, fact: AnyFact, step: RunStep) -> list[str]:
 
 
 def _has_shrunk(before: Run, fact: ContextMeasured) -> bool:
-    """Whether the agent compacted its context by itself, which segue accepts."""
+    """Whether the agent has compacted its context by itself: less than half of it is left."""
     if before.reading is None or not before.leg_replied or before.asked:
         return False
     return fact.reading.used_tokens * 2 < before.reading.used_tokens
@@ -230,7 +230,7 @@ def ended_for(stop: Stop) -> str:
 def _ended(before: Run, fact: LegEnded, after: Run) -> str:
     stop = fact.stop
     why = ended_for(stop) or stop.reason.description
-    # Without that field (older runs), or if the agent ended by itself just before segue ended it.
+    # If the stop has no `ended_for`: in older runs, or if the agent was faster than segue.
     goes_over = after.state in (RunState.CHECKPOINTING, RunState.HANDING_OVER)
     if before.ending == "handoff" and goes_over and stop.reason in _TRACES:
         why = "handed over"

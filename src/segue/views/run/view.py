@@ -57,13 +57,13 @@ class RunView(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def step(self, before: Run, fact: AnyFact, step: RunStep, at: float) -> None:
-        """Something happened, and this is what segue does."""
+        """Shows a fact, and what segue does about it."""
 
     def show(self, picture: RunPicture) -> None:
-        """The current state."""
+        """Shows the current state."""
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Shows a line that stays on the screen."""
 
 
 def choose(
@@ -77,7 +77,7 @@ def choose(
 
 
 class QuietRun:
-    """Shows nothing, for `--json`."""
+    """Shows nothing, for --json and --raw."""
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +123,7 @@ class RunLines(QuietRun):
             return "?"
 
     def _write(self, text: str) -> None:
-        """A slow stream buffers by itself: see `out`."""
+        """Writes to the stream. Never raises: nothing more is written once the stream is gone."""
         if self._is_gone:
             return
         try:
@@ -177,18 +177,18 @@ class MovingRun(RunLines):
 
     def show(self, picture: RunPicture) -> None:
         with self._lock:
-            # redrawn by the clock: a fast agent must not cause a flickering screen
+            # drawn by the timer, so a fast agent does not make the screen flicker
             self._picture = picture
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Removes the block, for other output on the same terminal."""
+        """Removes the block while something else writes to the same terminal."""
         with self._lock:
             self._write(self._erase())
             yield
 
     def draw(self) -> None:
-        """Draws the block, if it or the terminal changed."""
+        """Draws the block if it or the terminal's width has changed."""
         with self._lock:
             if self._picture is None or getattr(self.stream, "is_behind", False):
                 return
@@ -212,8 +212,8 @@ class MovingRun(RunLines):
             self.draw()
 
     def _erase(self, width: int | None = None) -> str:
-        """Removes the block from the screen. A terminal that became narrower has wrapped its
-        lines."""
+        """The codes that remove the block from the screen. A terminal that became narrower has
+        wrapped its lines, which counts."""
         if not self._drawn:
             return ""
         columns = max(1, width or self._size()[0])

@@ -25,12 +25,13 @@ Env = Mapping[str, str]
 _ASK_S = 10.0
 _MIN_BYTES, _FEW_BYTES = 100_000_000, 1_000_000_000
 _SHARED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "lustre")
-"""File systems on which other machines may write too: SQLite's log in shared memory needs one."""
+"""File systems that other machines may write to as well: SQLite's WAL works only while one machine
+uses the database."""
 _TIME_ERROR = 5  # of adjtimex: the clock is not synchronised
 
 
 class HealthCheck(Struct, frozen=True, kw_only=True):
-    """One check; `do` is what to do about it."""
+    """The result of one check; `do` says what the user should do about it."""
 
     name: str
     status: Status
@@ -39,7 +40,8 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
 
 
 def ask(argv: Sequence[str], env: Env | None = None, max_s: float = _ASK_S) -> str:
-    """A program's answer to a harmless question; "" if there is none."""
+    """What a program prints when it is started with these arguments; "" if it cannot be started, or
+    prints nothing within `max_s`."""
     try:
         done = subprocess.run(  # noqa: S603 - names are ours, or the user's own agents
             argv,
@@ -57,7 +59,7 @@ def ask(argv: Sequence[str], env: Env | None = None, max_s: float = _ASK_S) -> s
 
 
 def tools(env: Env) -> Iterator[HealthCheck]:
-    """Programs that segue calls."""
+    """Whether the programs that segue calls are installed."""
     for name, flag, why, how in (
         (
             "git",
@@ -110,7 +112,8 @@ def _space(place: Path, move: str) -> HealthCheck:
 
 
 def _locks(place: Path) -> str:
-    """Why segue's files cannot be there; "" if they can. Tries it in a temporary folder."""
+    """Why segue's files cannot be in this folder; "" if they can. Tries locks and SQLite in a
+    temporary folder there."""
     import fcntl
 
     try:
@@ -131,7 +134,7 @@ def _locks(place: Path) -> str:
 
 
 def _file_system(place: Path) -> str:
-    """Its kind, on Linux; "" elsewhere."""
+    """The type of a folder's file system; "" if unknown, as everywhere except on Linux."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:
@@ -146,7 +149,7 @@ def _file_system(place: Path) -> str:
 
 
 def database() -> Iterator[HealthCheck]:
-    """Whether the runs can be read."""
+    """Whether the database of runs can be opened."""
     from segue.runs.store import open_store, runs_path
 
     path = runs_path()
@@ -171,7 +174,7 @@ def clock() -> Iterator[HealthCheck]:
     try:
         clock_state = ctypes.CDLL(None).adjtimex(
             ctypes.create_string_buffer(512)
-        )  # asks, sets nothing
+        )  # all zeros: reads the clock's state, changes nothing
     except (OSError, AttributeError):
         return
     if clock_state == _TIME_ERROR:
@@ -240,7 +243,8 @@ _INHIBITORS = ("systemd-inhibit", "--list", "--no-legend", "--no-pager")
 
 
 def _blocks_sleep(line: str) -> bool:
-    """Whether a program keeps the machine awake: not one that only asks for a moment before."""
+    """Whether this line of systemd-inhibit is about a program that keeps the machine awake, not one
+    that only delays sleep."""
     words = line.split()
     return words[-1:] == ["block"] and any("sleep" in word.split(":") for word in words)
 
@@ -253,7 +257,7 @@ def _text(path: Path) -> str:
 
 
 def namespaces(why_not: str) -> Iterator[HealthCheck]:
-    """Whether real agents can be drilled."""
+    """Whether `segue drill` can isolate real agents; `why_not`: the reason if it cannot."""
     if why_not:
         what = f"real agents cannot be drilled: {why_not}"
         yield HealthCheck(

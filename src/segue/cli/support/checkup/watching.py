@@ -19,7 +19,7 @@ from segue.system import units
 from segue.system.files import edits, state
 
 MIN_TMUX = (3, 2)
-"""The formats that typing into a pane is guarded with came with it."""
+"""The first version with the formats that segue checks before it types into a pane."""
 
 _ANSWER_S = 3.0
 _START = "segue watch, or segue service install"
@@ -29,7 +29,7 @@ Asked = Callable[[Sequence[str]], str]
 
 
 def examine(env: Env) -> Iterator[HealthCheck]:
-    """All of it, in the order in which it is shown."""
+    """All these checks, in the order in which `segue doctor` shows them."""
     hooks = list(claude_hooks(env))
     service = list(service_unit(env))
     yield from tmux(env)
@@ -39,8 +39,8 @@ def examine(env: Env) -> Iterator[HealthCheck]:
 
 
 def daemon(*, is_wanted: bool) -> Iterator[HealthCheck]:
-    """Whether it is running, responds, and notices changes. It is missed only if part of segue
-    depends on it."""
+    """Whether the daemon is running, responds, and notices changes. That none is running is a
+    problem only if `is_wanted`."""
     from segue.watch.server.remote import NoDaemon, Remote
 
     try:
@@ -79,7 +79,7 @@ def claude_hooks(env: Env) -> Iterator[HealthCheck]:
     try:
         settings = edits.parse(edits.read(path) or "", path)
     except SegueError:
-        return  # claude's to say
+        return  # claude itself reports that
     if not isinstance(settings, dict) or not claude_settings.is_there(settings):
         return
     found = set(_commands(settings))
@@ -116,7 +116,7 @@ def _commands(settings: dict[str, Any]) -> Iterator[str]:
 
 
 def _missing(command: str) -> Iterator[str]:
-    """The interpreter and the client of a command, if they do not exist."""
+    """The paths of a command's interpreter and client that do not exist."""
     with suppress(ValueError):
         words = shlex.split(command)
         flags = words.index("-I")

@@ -53,14 +53,14 @@ class RunAccount(msgspec.Struct, kw_only=True):
     decisions: list[StoredDecision]
     checkpoint: Checkpoint | None
     arrivals: list[Arrived]
-    """Of each leg that took over, in order."""
+    """What each leg that took over repeated, in order."""
     remote: RunResult | None = None
-    """As its own machine reports it, if that is another one of the fleet."""
+    """The result as another machine of the fleet published it; None for a run on this machine."""
 
 
 def show(name: str | None, *, as_json: bool) -> None:
-    """Prints it; without a name, the newest run of this folder. Raises InputError for an unknown
-    run."""
+    """Prints everything about a run; without a name, about the newest run of this folder. Raises
+    InputError for an unknown run."""
     with opened() as store:
         account = _account(store, find_or_newest(store, name))
     if as_json:
@@ -93,7 +93,7 @@ def _remote_result(store: Store, run: Run) -> RunResult | None:
 
 
 def _arrivals(store: Store, run: Run) -> list[Arrived]:
-    # A segue that took a leg up after a kill may have told it again.
+    # A segue process that took over a leg after a kill may have logged it again.
     found = {
         entry.data["leg"]: msgspec.convert({"fact": "arrived", **entry.data}, Arrived)
         for entry in store.log(run.id)
@@ -103,7 +103,7 @@ def _arrivals(store: Store, run: Run) -> list[Arrived]:
 
 
 def changed(policy: Policy) -> dict[str, Any]:
-    """What differs from the preset of its name."""
+    """The settings in which a policy differs from the preset of its name."""
     usual = PRESETS.get(policy.name, Policy())
     return {
         key: msgspec.to_builtins(getattr(policy, key))
@@ -171,7 +171,7 @@ def _as_dict(account: RunAccount) -> dict[str, Any]:
 
 
 def _answer(account: RunAccount) -> str | None:
-    """The last words of the work so far."""
+    """The agent's last message in the work so far; None if there is none."""
     if account.remote is not None:
         return account.remote.answer or None
     return RunFolder(account.run.id).answer(account.run.leg) or None
@@ -246,14 +246,14 @@ def _print(account: RunAccount, now: float) -> None:
     row("decided", f"… {more} more: segue logs {run.id}" if more > 0 else "")
     for ended in reasons[-_DECISIONS:]:
         row("decided", f"{time_of_day(ended.at, now, tz)}  {clean(ended.reason)}")
-    # Of a run that is done, the last checkpoint tells what was left to do long ago.
+    # Once a run is done, its last checkpoint is out of date.
     checkpoint = None if run.state is RunState.DONE else account.checkpoint
     if checkpoint is not None:
         row("checkpoint", f"{run.checkpoint}, {_words(checkpoint)}; all of it is below")
     row("files", RunFolder(run.id).path)
     if outcome is not None:
         for line in outcome.advice.splitlines():
-            if f"segue show {run.id}" not in line:  # this is it
+            if f"segue show {run.id}" not in line:  # the user has just run it
                 row("next", clean(line))
     for line in commands(run):
         row("next", line)
@@ -285,7 +285,7 @@ def _context(account: RunAccount) -> Any:
 def _leg(
     leg: StoredLeg, after: StoredLeg | None, stop: Stop | None, now: float, *, is_relayed: bool
 ) -> str:
-    # Of older runs: segue ended it, for a checkpoint; what the stop itself says is no cause.
+    # In older runs, these reasons may only mean that segue ended the leg for a checkpoint.
     is_ours = leg.reason in (StopReason.COMPLETED, StopReason.TIMEOUT)
     is_handed_over = after is not None and (
         after.purpose == "checkpoint" or (is_ours and after.prompt == "continuation")

@@ -19,8 +19,8 @@ SCHEMA = 1
 
 
 def begin(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -> None:
-    """Starts a new run. It is on disk before any process drives it, and driven when this
-    returns."""
+    """Starts a new run in its own process. The run is stored before that process starts, and the
+    process drives it when this returns. Raises SegueError if it cannot start."""
     _refuse_raw(raw)
     with opened() as store:
         with Driver(
@@ -36,8 +36,8 @@ def begin(wanted: RunRequest, settings: Settings, *, as_json: bool, raw: bool) -
 def resume(
     store: Store, run: Run, options: Sequence[str], *, seize: bool, as_json: bool, raw: bool
 ) -> None:
-    """Resumes a run that has ended, or whose segue is gone. Raises InputError if a segue drives
-    it."""
+    """Resumes a run in its own process. Raises InputError if another process drives the run and
+    `seize` is not set."""
     _refuse_raw(raw)
     holder = driver(store, run)
     if holder is not None and not seize:

@@ -37,8 +37,8 @@ _LABEL = 12
 def show(
     wanted: RunRequest, settings: Settings, *, as_json: bool, first: FirstLeg | None = None
 ) -> None:
-    """Prints it. `first`: the prompt of a rescue's first leg. Raises ConfigError for prompts
-    that cannot be filled, as a run would."""
+    """Prints what a run would start. `first`: the first leg of a rescue. Like a run, raises
+    ConfigError for prompts that cannot be filled."""
     Prompts(settings.prompts)
     found = as_dict(wanted, settings, first)
     printing.say(to_json(found) if as_json else "\n".join(_lines(found)))
@@ -47,7 +47,7 @@ def show(
 def as_dict(
     wanted: RunRequest, settings: Settings, first: FirstLeg | None = None
 ) -> dict[str, Any]:
-    """All of it, for programs (docs/json.md)."""
+    """What a run would start, in its documented form (docs/json.md)."""
     folder = RunFolder(_RUN).path / "leg-001"
     launch = _launch(wanted, str(folder), first)
     sources = settings.policy_sources(wanted.agent)
@@ -126,7 +126,7 @@ def _added(launch: Launch) -> dict[str, str]:
 
 
 def _redacted_value(name: str, value: str) -> str:
-    """A secret is not shown."""
+    """The value of a variable, with secrets redacted."""
     return redact(f"{name}={value}")[0].partition("=")[2]
 
 
@@ -146,7 +146,8 @@ def _marks(wanted: RunRequest) -> dict[str, Any]:
 
 
 def _model(flags: tuple[str, ...]) -> str:
-    """As the user names it to the agent: all of them call it so."""
+    """The model in the agent's flags; "" if none is named. All agents call the flag --model or
+    -m."""
     for place, flag in enumerate(flags):
         name, equals, value = flag.partition("=")
         if name in ("--model", "-m"):
@@ -179,7 +180,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     for name, text in rows:
         label = name if name != before else ""
         before = name or before
-        # The command is for pasting, so it stays as it is, line breaks of the task and all.
+        # The command is for pasting, so it stays unchanged, with the task's line breaks.
         shown = text if name == "command" else clean(text)
         lines.append(f"{printing.style(f'{label:<{_LABEL}}', dim=True)}{shown}")
     if "prompt" in found:

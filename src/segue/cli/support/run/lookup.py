@@ -1,5 +1,4 @@
-"""Finds stored runs for commands. It imports no more than that needs: `runs` and `logs` are used
-often."""
+"""Finds stored runs for commands. It imports little, because `runs` and `logs` are used often."""
 
 import os
 import time
@@ -18,12 +17,12 @@ _LOOK_S = 0.05
 
 
 def opened(beside: Queue | None = None) -> Store:
-    """Opens the user's runs; `beside`: a queue whose connection can be shared. Raises InputError
-    if they cannot be used: nothing was run, and the user has to do something."""
+    """Opens the store of runs; `beside`: a queue whose connection it can share. Raises InputError,
+    not StateError, if it cannot be used: nothing was run, and the user has to act."""
     try:
         try:
             return fleet.open_store(beside)
-        except ConfigError:  # to look and to end must not fail over a slip in a file
+        except ConfigError:  # a mistake in a file must not prevent looking at or ending a run
             return open_store()
     except StateError as fault:
         raise InputError(str(fault)) from None
@@ -41,8 +40,8 @@ def folder() -> str:
 
 
 def find(store: Store, name: str | None) -> Run:
-    """A run by its id or the beginning of it; without a name, the newest unfinished one of this
-    folder. Raises InputError."""
+    """A run by its id or the beginning of it; without a name, the newest run of this folder that is
+    not done. Raises InputError if there is none."""
     if name is None:
         cwd = folder()
         for run in store.runs(cwd=cwd):
@@ -52,7 +51,7 @@ def find(store: Store, name: str | None) -> Run:
     found_id = find_id(store.find, name, kind="run", lists="`segue runs` lists all")
     try:
         found = store.run(found_id)
-    except StateError as fault:  # a newer segue's
+    except StateError as fault:  # written by a newer segue
         raise InputError(str(fault)) from None
     if found is None:
         raise InputError(f"{found_id}: its events exist, but its state is missing")
@@ -60,8 +59,8 @@ def find(store: Store, name: str | None) -> Run:
 
 
 def newest(store: Store) -> Run:
-    """The newest unfinished run of this folder; if all have ended, the newest. Raises
-    InputError."""
+    """The newest unfinished run of this folder; if all have ended, the newest. Raises InputError if
+    there is none."""
     cwd = folder()
     for unfinished in (True, False):
         for run in store.runs(cwd=cwd, unfinished=unfinished, limit=1):
@@ -70,8 +69,8 @@ def newest(store: Store) -> Run:
 
 
 def find_or_newest(store: Store, name: str | None) -> Run:
-    """The named run, or else the newest one here, with a message that says which. Raises
-    InputError."""
+    """The named run; without a name, the newest run of this folder, after a message that says
+    which. Raises InputError if there is none."""
     if name is not None:
         return find(store, name)
     found = newest(store)
@@ -80,7 +79,7 @@ def find_or_newest(store: Store, name: str | None) -> Run:
 
 
 def must_be_here(store: Store, run: Run) -> None:
-    """Raises InputError if another machine of the fleet has the run's files."""
+    """Raises InputError if the run's files are on another machine of the fleet."""
     from segue.fleet.database import FleetDatabase
     from segue.runs.results import is_here
 
@@ -98,20 +97,20 @@ def must_be_there(run: Run) -> None:
 
 
 def driver(store: Store, run: Run) -> Holder | None:
-    """The living process that drives a run now."""
+    """The live process that drives a run; None if there is none."""
     return fleet.driver(store, run.id)
 
 
 def wait_until_released(store: Store, run: Run) -> None:
-    """Waits for the segue that ended a run to leave it, which takes a moment after `segue cancel`
-    has returned. Returns after `_LEAVES_S` also if it has not."""
+    """Waits until no process drives a run: the one that ended it takes a moment to release it after
+    `segue cancel` has returned. Gives up after `_LEAVES_S`, without an error."""
     until = time.monotonic() + _LEAVES_S
     while driver(store, run) is not None and time.monotonic() < until:
         time.sleep(_LOOK_S)
 
 
 def is_driven(run: Run, holder: Holder) -> str:
-    """The error for a run that another segue drives."""
+    """The message of the error for a run that another process drives."""
     return (
         f"{run.id} is already driven by process {holder.pid}; to see it: segue attach {run.id};"
         f" to end it: segue cancel {run.id}"

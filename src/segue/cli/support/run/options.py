@@ -1,5 +1,5 @@
-"""The options shared by `run`, `resume`, `rerun` and `rescue`. It imports nothing that a run
-needs: some of them only list."""
+"""The options shared by `run`, `resume`, `rerun` and `rescue`. It imports nothing that a run needs,
+because `rescue` may only print a list."""
 
 from typing import Any
 
@@ -12,7 +12,8 @@ _SEPARATOR = "--"
 
 
 class RunCommand(click.Command):
-    """Arguments after `--` belong to the agent, and are not examined here."""
+    """A command that leaves the arguments after `--` to the agent: click does not see them, and
+    they are in `ctx.meta["segue.flags"]`."""
 
     takes = '"TASK"'
 
@@ -34,13 +35,13 @@ class RunCommand(click.Command):
 
 
 class AgainCommand(RunCommand):
-    """The same for commands that take a run."""
+    """The same, for commands that take a run instead of a task."""
 
     takes = "RUN"
 
 
 def options(command: Any) -> Any:
-    """The options that `run`, `resume` and `rerun` share."""
+    """Adds the options that these commands share."""
     for option in reversed(
         (
             click.option("--policy", metavar="NAME", help="graduated, continuous or early."),

@@ -1,5 +1,5 @@
-"""Runs a loop in the foreground, for `run`, `resume` and `rerun`: shows it, prints the result,
-and determines the exit code."""
+"""Shows a run in the foreground, prints its result and determines the exit code: for `run`,
+`resume`, `rerun`, `rescue` and `attach`."""
 
 import os
 import shutil
@@ -33,9 +33,9 @@ _SAMPLES_KEPT = 400
 
 
 class RunStage:
-    """One run, as the user sees it. `--json`: one log entry per line on stdout. `--raw`: the
-    agent's output, unchanged. Otherwise its last words on stdout, once it is done; everything
-    else is on stderr."""
+    """One run as the user sees it. With `as_json`, each log entry is a line on stdout; with `raw`,
+    stdout has the agent's output, unchanged; otherwise it has the agent's last message once the run
+    is done. Everything else goes to stderr. Raises InputError if both are set."""
 
     def __init__(self, settings: Settings, *, as_json: bool, raw: bool) -> None:
         if as_json and raw:
@@ -53,8 +53,9 @@ class RunStage:
         self.run_id = ""
 
     def play(self, loop: Loop, first: AnyFact | None, entries: Sequence[Entry] = ()) -> int:
-        """Runs to the end; returns the exit code. `entries` were written before, and are shown
-        too. Call `finish` afterwards, once everything of the run is released."""
+        """Runs a loop to its end; returns the exit code. `entries`: log entries from before,
+        printed with --json. Call `finish` afterwards, once the run's lease and store are
+        released."""
 
         def on_fact(before: Run, fact: AnyFact, step: RunStep, entry: Entry) -> None:
             if isinstance(fact, LegStarted) and self.raw and loop.follower is not None:
@@ -67,7 +68,7 @@ class RunStage:
         loop.journal.listeners.append(self.notices.hear)
         self.telemetry = attach(loop.journal, os.environ, self.say, _numbers)
         published = None
-        if not isinstance(loop.journal.store, SqliteStore):  # a fleet's
+        if not isinstance(loop.journal.store, SqliteStore):  # a fleet's database
             from segue.fleet import output
 
             published = output.publisher(loop.journal.store, os.environ)
@@ -86,7 +87,7 @@ class RunStage:
             with self.view:
                 run = loop.go(first)
         except BaseException:
-            self.finish()  # before the fault is told
+            self.finish()  # so that the error is printed last
             raise
         code = self.end(run, answer=loop.executor.answer(run), now=loop.clock.now())
         if published is not None:
@@ -94,7 +95,7 @@ class RunStage:
         return code
 
     def say(self, line: str) -> None:
-        """Prints a line that must not be missed, whatever is shown."""
+        """Prints a line that the user must see, also with --json and --raw."""
         if type(self.view) is QuietRun:
             self._tell(f"segue: {printing.one_line(clean(line))}")
         else:
@@ -103,7 +104,8 @@ class RunStage:
     def hear(
         self, before: Run, fact: AnyFact, step: RunStep, entry: Entry, *, is_old: bool = False
     ) -> None:
-        """Takes in an entry as it is logged. `is_old`: from before this view started; not news."""
+        """Handles a log entry. `is_old`: it is from before this view started, so it is not printed
+        as news."""
         self.put(entry)
         if isinstance(fact, ContextMeasured):
             self.samples.append(Sample(entry.at, fact.reading.used_tokens, 0))
@@ -115,17 +117,17 @@ class RunStage:
             self.view.step(before, fact, step, entry.at)
 
     def put(self, entry: Entry) -> None:
-        """One event for programs."""
+        """Prints an entry as JSON, if the user asked for that."""
         if self.as_json:
             self.out.write_text(as_json(entry.as_object()) + "\n")
 
     def see(self, run: Run, follower: LegFollower | None) -> None:
-        """Shows the current state."""
+        """Shows the current state, and copies the agent's new output."""
         self.out.pump()
         self.show(run, follower.work if follower is not None else None)
 
     def show(self, run: Run, work: LastWork | None) -> None:
-        """The same, with what the agent did last."""
+        """Shows the current state; `work`: what the agent did last."""
         doing = None
         if work is not None and (since := work.tool_since) is not None:
             doing = LegActivity(work.doing, since)
@@ -159,8 +161,8 @@ class RunStage:
         return run.outcome.exit_code if run.outcome is not None else 1
 
     def finish(self) -> None:
-        """Waits until all required output is on stdout, and as much as possible on stderr.
-        Ctrl+C skips the wait, and changes nothing."""
+        """Waits until all required output is on stdout, and as much as possible on stderr; then
+        ends notices and telemetry. Ctrl+C skips the rest of this; the run's result stays."""
         with suppress(KeyboardInterrupt):
             self.err.finish(STALL_S)
             self.out.finish(STALL_S)
@@ -170,7 +172,7 @@ class RunStage:
                     f"to see the answer: segue report {self.run_id}".rstrip()
                 )
                 self.err.finish(STALL_S)
-            if self.notices is not None:  # last: whoever waits for the answer has it
+            if self.notices is not None:  # last: the answer must not wait for them
                 notices, self.notices = self.notices, None
                 notices.close(lambda line: self._tell(f"segue: {printing.one_line(line)}"))
                 self.err.finish(STALL_S)
@@ -179,7 +181,7 @@ class RunStage:
                 sent.close()
 
     def _tell(self, text: str) -> None:
-        """Prints on stderr, if anybody reads it: readers do not affect how a run ends."""
+        """Prints on stderr. Dropped if nobody reads it: a reader must not affect how a run ends."""
         shown = printing.rendered(text)
         if not self.err.is_terminal or os.environ.get("NO_COLOR"):
             shown = click.unstyle(shown)
@@ -187,7 +189,8 @@ class RunStage:
 
 
 def _numbers() -> list[telemetry.Sample]:
-    """This machine's figures for a collector; a daemon sends its own, if there is one."""
+    """This machine's figures for telemetry; empty while a daemon is running, because that one sends
+    them."""
     from segue.reports.reading import figure_samples
     from segue.runs.store import leases, open_store
 

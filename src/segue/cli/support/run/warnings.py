@@ -1,4 +1,4 @@
-"""Warnings before a long run: one line for each problem, with what to do about it."""
+"""Warnings before a long run: one line for each problem, usually with what to do about it."""
 
 import os
 import shutil
@@ -38,9 +38,9 @@ def warn(wanted: RunRequest, env: Env, *, strict: bool) -> None:
 
 
 def warnings(wanted: RunRequest, env: Env) -> Iterator[str]:
-    """Everything that is found, the worst first."""
+    """The warnings, in a fixed order."""
     yield from preflight.warnings(wanted, env)
-    if wanted.origin is None:  # else what is not committed there is the session's own
+    if wanted.origin is None:  # in a rescue, uncommitted changes are the session's own
         yield from place(wanted.cwd, env)
     if not wanted.check:
         yield "no --check: only the agent decides when the task is done; add --check CMD"
@@ -52,7 +52,8 @@ def warnings(wanted: RunRequest, env: Env) -> Iterator[str]:
 
 
 def place(cwd: str, env: Env) -> Iterator[str]:
-    """Whether the agent's work can be undone there, and whether it should work there at all."""
+    """A warning if the agent's work in this folder could not be undone, or if it should not work
+    there at all."""
     here = os.path.realpath(cwd)
     found = git.status(cwd, max_s=_GIT_S)
     for folder, name in ((env.get("HOME", ""), "your home folder"), ("/", "the whole machine")):
@@ -70,7 +71,8 @@ def place(cwd: str, env: Env) -> Iterator[str]:
 
 
 def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
-    """Whether an account of the list is limited now, as far as segue and the sessions know."""
+    """A warning for each agent of the run whose account is limited now, by segue's records and the
+    sessions'."""
     from segue.fleet import open_accounts
     from segue.views.limits import known_limits
     from segue.views.machine import list_sessions, with_machine
@@ -95,7 +97,7 @@ def limits(wanted: RunRequest, env: Env) -> Iterator[str]:
 
 
 def space(folders: Iterable[str]) -> Iterator[str]:
-    """Whether a disk that a run writes to is nearly full."""
+    """A warning for each disk of these folders that is nearly full."""
     devices: set[int] = set()
     for folder in folders:
         path = Path(folder)
