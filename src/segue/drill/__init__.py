@@ -1,1 +1,1 @@
-"""Rehearsals: agents against a scripted model on loopback, with no account."""
+"""Rehearsals: agents that talk to a scripted model on loopback, without an account."""

@@ -1,4 +1,4 @@
-"""What an agent's package must do, for authors of one:
+"""Tests of what an agent's package must do, for authors of such packages:
 
     from segue.testing.agents import AgentTests
 
@@ -6,7 +6,7 @@
         agent = "parrot"
         records = [{"squawk": "hello", …}, …]  # of one whole session that ended well
 
-Each test names what is missing. `missing` says the same in one list, for a glance.
+Each test names what is missing. `missing` lists it all at once.
 """
 
 import json
@@ -31,7 +31,7 @@ ODD: tuple[Any, ...] = (
 
 
 def missing(name: str) -> list[str]:
-    """What an agent's package lacks, and what segue cannot do without it."""
+    """What an agent's package lacks, one line each, and what segue cannot do without it."""
     found = []
     try:
         if agents.find(name) is None:
@@ -55,20 +55,21 @@ def missing(name: str) -> list[str]:
 
 
 class AgentTests:
-    """Derive from this class, and set `agent` and `records`."""
+    """Derive from this class, and set `agent` (its name) and `records` (one whole session that
+    ended well)."""
 
     agent: ClassVar[str]
     records: ClassVar[Sequence[dict[str, Any]]]
 
     @property
     def profile(self) -> Profile:
-        """Its profile, as segue finds it."""
+        """The agent's profile, as segue finds it."""
         found = agents.find(self.agent)
         assert found is not None, missing(self.agent)
         return found
 
     def events(self, records: Sequence[dict[str, Any]]) -> list[Event]:
-        """The events that its parser makes from the records."""
+        """The events that the agent's parser makes from these records."""
         return list(self.profile.parse([Record(data, f"t:{n}") for n, data in enumerate(records)]))
 
     def test_it_is_listed_under_its_own_name(self) -> None:

@@ -21,7 +21,7 @@ _LIMIT_S = 120.0
 @pytest.fixture
 def scripted_model() -> Iterator[Callable[..., Running]]:
     """`scripted_model("short-rate-limit")` starts a model on loopback by a scenario's name, file or
-    object, and gives it back: `.url`, `.port`, `.requests`. It ends with the test."""
+    object, and returns it: `.url`, `.port`, `.requests`. It ends with the test."""
     with ExitStack() as stack:
 
         def start(scenario: str | Path | Scenario, *, window_tokens: int = 200_000) -> Running:
@@ -48,7 +48,8 @@ def scratch_job(tmp_path: Path) -> Callable[..., tuple[Path, str]]:
 
 @pytest.fixture
 def rehearsal_stage(tmp_path: Path) -> Callable[[Running, Path], casts.PlayStage]:
-    """`rehearsal_stage(model, folder)`: a private home for the rehearsal agent."""
+    """`rehearsal_stage(model, folder)` creates a private home for the rehearsal agent, which works
+    in `folder` and asks `model`. One per test."""
 
     def make(model: Running, project: Path) -> casts.PlayStage:
         home = tmp_path / "agent-home"

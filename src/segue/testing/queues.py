@@ -1,4 +1,4 @@
-"""What every queue must do, for authors of other ones:
+"""Tests of what every queue must do, for authors of other queues:
 
     class TestMine(QueueTests):
         def open(self, folder: Path, is_alive: IsAlive) -> Queue:
@@ -37,32 +37,32 @@ def make_task(name: str = "task-1", **changes: Any) -> Task:
 
 
 def make_holder(pid: int = 1, **changes: Any) -> Holder:
-    """Some process."""
+    """A holder of a lease: the process with this pid on a machine "m"."""
     return replace(Holder(machine="m", boot="b", pid=pid, started=float(pid)), **changes)
 
 
 def claim(queue: Queue, name: str = "task-1", pid: int = 1, **more: Any) -> Lease | None:
-    """As a worker does."""
+    """Claims a task as a worker does; None if the queue refuses."""
     options = {"agent": "one", "account": "one", "caps": MANY, **more}
     return queue.claim(name, make_holder(pid), START, **options)
 
 
 def granted(queue: Queue, name: str = "task-1", pid: int = 1, **more: Any) -> Lease:
-    """A claim that must be granted."""
+    """The lease of a claim that must be granted."""
     lease = claim(queue, name, pid, **more)
     assert lease is not None
     return lease
 
 
 class QueueTests:
-    """Subclass it, and give it `open`."""
+    """Derive from this class, and define `open`."""
 
     def open(self, folder: Path, is_alive: IsAlive) -> Queue:
         raise NotImplementedError
 
     @pytest.fixture
     def dead(self) -> set[int]:
-        """The pids of holders that do not live."""
+        """The pids of holders that are dead; tests add to it."""
         return set()
 
     @pytest.fixture
@@ -71,7 +71,7 @@ class QueueTests:
 
     @pytest.fixture
     def other(self, tmp_path: Path, dead: set[int], queue: Queue) -> Queue:
-        """The same queue, as another process has it."""
+        """The same queue, as another process opens it."""
         return self.open(tmp_path, lambda holder: holder.pid not in dead)
 
     # What users do

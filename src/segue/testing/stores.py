@@ -1,4 +1,4 @@
-"""What every store must do, for authors of other ones:
+"""Tests of what every store must do, for authors of other stores:
 
     class TestMine(StoreTests):
         def open(self, folder: Path, is_alive: IsAlive) -> Store:
@@ -6,7 +6,7 @@
 
 `open` with the same folder must open the same store again, as another process would.
 
-All in one file: one class that authors derive theirs from.
+All in one file, because authors derive their tests from one class.
 """
 
 from pathlib import Path
@@ -74,7 +74,7 @@ def make_run(name: str = "run-1", **changes: object) -> Run:
 
 
 def make_holder(pid: int = 1, **changes: object) -> Holder:
-    """Some process."""
+    """A holder of a lease: the process with this pid on a machine "m"."""
     return replace(Holder(machine="m", boot="b", pid=pid, started=float(pid)), **changes)
 
 
@@ -119,7 +119,7 @@ def _finish(run: Run, state: RunState, exit_code: int) -> RunStep:
 
 
 def limited(leg: int, text: str = "429") -> LegEnded:
-    """A leg that ran into a limit."""
+    """The end of a leg that ran into a limit."""
     stop = Stop(
         reason=StopReason.RATE_LIMIT,
         confidence=0.9,
@@ -130,12 +130,13 @@ def limited(leg: int, text: str = "429") -> LegEnded:
 
 
 def completed(leg: int) -> LegEnded:
-    """A leg that did it."""
+    """The end of a leg that completed the task."""
     return LegEnded(leg=leg, stop=Stop(reason=StopReason.COMPLETED, confidence=1.0), replied=True)
 
 
 def story(text: str = "session-1") -> list[AnyFact]:
-    """From the first leg's start to the end, with a wait between."""
+    """The facts of a run of two legs with a wait between them, from the first leg's start to the
+    end. `text` is the id of the session, and the text of the limit."""
     return [
         LegStarted(leg=1),
         SessionNamed(leg=1, session_id=text),
@@ -152,8 +153,8 @@ def story(text: str = "session-1") -> list[AnyFact]:
 
 
 class Driver:
-    """Writes what a machine makes of facts, one second after the other; also continues a run
-    that is there."""
+    """Writes facts into a run's log, one per second, with the states and decisions of a machine.
+    Creates the run, unless the store has it already."""
 
     def __init__(self, store: Store, run: Run, by: StepFunction = step, pid: int = 1) -> None:
         self.store = store
@@ -168,7 +169,7 @@ class Driver:
         self.run = known
 
     def tell(self, *facts: AnyFact) -> Entry:
-        """Writes these, and gives the last entry."""
+        """Writes these facts; returns the last entry."""
         for fact in facts:
             self.at += 1
             done = self.by(self.run, fact, at=self.at, draw=0.25)
@@ -186,14 +187,14 @@ class Driver:
 
 
 class StoreTests:
-    """Subclass it, and give it `open`."""
+    """Derive from this class, and define `open`."""
 
     def open(self, folder: Path, is_alive: IsAlive) -> Store:
         raise NotImplementedError
 
     @pytest.fixture
     def dead(self) -> set[int]:
-        """The pids of holders that do not live."""
+        """The pids of holders that are dead; tests add to it."""
         return set()
 
     @pytest.fixture
@@ -202,7 +203,7 @@ class StoreTests:
 
     @pytest.fixture
     def other(self, tmp_path: Path, dead: set[int], store: Store) -> Store:
-        """The same store, as another process has it."""
+        """The same store, as another process opens it."""
         return self.open(tmp_path, lambda holder: holder.pid not in dead)
 
     # The log

@@ -66,14 +66,16 @@ class Cast(Struct, frozen=True, kw_only=True):
     """Writes its private config into the stage's home: a fake key and the scripted model, nothing
     else."""
     start: Callable[[str, PlayStage, str, str], LegStart]
-    """Program, stage, prompt, and the id of the session to continue ("" for a new one)."""
+    """How to start it alone, by program, stage, prompt, and the id of the session to continue ("":
+    a new one)."""
     driven: Callable[[str, PlayStage], Driven]
-    """The same for a play with segue, with the flags of a user who runs it unattended."""
+    """How segue starts it, by program and stage, with the flags of a user who runs it
+    unattended."""
     kind: Callable[[Ask], Kind]
-    """Classifies a request of this agent."""
+    """What a request of this agent is for; MAIN if it does not know the request."""
     session: Callable[[PlayStage], tuple[str, Path | None]]
     """The newest session's id and its transcript, or "" and None."""
-    takes_max_turns: bool = False  # it takes a maximum number of turns
+    takes_max_turns: bool = False  # whether it accepts a maximum number of turns
     interrupt_s: float = 5.0  # how long it may take to exit after a signal
 
 
@@ -108,7 +110,7 @@ def version_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
 
 
 def kind_of(ask: Ask) -> Kind:
-    """Classifies a request that any agent may send."""
+    """What a request is for, whichever agent sent it."""
     for name in NAMES:
         kind = find(name).kind(ask)
         if kind is not Kind.MAIN:
@@ -124,8 +126,8 @@ def kind_of(ask: Ask) -> Kind:
 
 
 def clean_env(stage: PlayStage, **more: str) -> dict[str, str]:
-    """The environment contains only PATH and the language: the user's keys and settings stay
-    outside."""
+    """An environment with only PATH, the language, the time zone and the stage's own folders: the
+    user's keys and settings stay outside."""
     passed_on = {
         name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ
     }

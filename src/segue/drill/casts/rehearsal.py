@@ -16,7 +16,7 @@ from segue.drill.casts.installed import newest
 from segue.drill.model.ask import Ask, Kind
 
 HOME = ".rehearsal"
-"""The folder of its sessions, below its HOME."""
+"""The folder of its sessions, below the stage's home."""
 _ROOT = Path(segue.__file__).resolve().parent.parent
 _MODULE = "segue.drill.rehearsal"
 

@@ -36,8 +36,8 @@ Fault = Literal[
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """An HTTP answer that is not a reply. `status`, `body` and `headers` override what the wire
-    says for `fault`."""
+    """An HTTP answer that is not a reply. `status`, `body` and `headers` override the wire's own
+    answer to `fault`."""
 
     fault: Fault | None = None
     status: int | None = None
@@ -53,7 +53,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class ModelReply(Struct, frozen=True, kw_only=True):
-    """What the model replies."""
+    """The model's reply: its text, its tool calls, and the usage that it reports."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -62,7 +62,7 @@ class ModelReply(Struct, frozen=True, kw_only=True):
 
     @property
     def ends_with(self) -> Stop:
-        """Why the reply ends."""
+        """Why the reply ends: `stop`, or what its calls imply if that is not set."""
         return self.stop or ("tool" if self.calls else "end")
 
 
@@ -76,5 +76,5 @@ class ModelAnswer(Struct, frozen=True, kw_only=True):
     chunk_s: float = 0.05  # between two pieces of a slow delivery
     headers: dict[str, str] = {}  # added to the wire's own headers, also for a reply
     input_tokens: int | None = None  # the answer to a request that counts tokens
-    decision: str = ""  # what the script decided, in a word or two, for the log
+    decision: str = ""  # the script's decision in a word or two, for the log
     counted_tokens: int | None = None  # the size of the prompt, as sent

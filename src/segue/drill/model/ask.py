@@ -42,7 +42,7 @@ class Part(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One request."""
+    """One request, as far as the script needs to know it."""
 
     wire: str
     model: str
@@ -59,7 +59,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
     @property
     def last_text(self) -> str:
-        """The newest message to the model."""
+        """The text of the newest message of the user or a tool; "" if there is none."""
         return next((p.text for p in reversed(self.parts) if p.role in ("user", "tool")), "")
 
 

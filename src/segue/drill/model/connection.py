@@ -51,7 +51,8 @@ class Connection:
     ) -> None:
         self.server, self.reader, self.writer = server, reader, writer
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
-        writer.transport.set_write_buffer_limits(high=0)  # bytes that have left this process
+        # `drain` returns only when all bytes have left this process.
+        writer.transport.set_write_buffer_limits(high=0)
         self.has_begun = False  # part of a request was read
 
     async def run(self) -> None:
@@ -95,7 +96,7 @@ class Connection:
             self.http.receive_data(data)
 
     async def body(self, request: h11.Request) -> bytes:
-        """Reads the rest of a request."""
+        """Reads the body of a request. Raises RequestError if it is too large or compressed."""
         given = dict(request.headers)
         if int(given.get(b"content-length", b"0")) > MAX_BODY_BYTES:
             raise RequestError(413, f"the body is larger than {MAX_BODY_BYTES >> 20} MB")
@@ -129,7 +130,7 @@ class Connection:
         await self.linger()
 
     async def deliver(self, logged: Logged, planned: Plan, delay_s: float) -> None:
-        """Sends an answer, and logs how that went."""
+        """Sends an answer, and logs it before and after."""
         server = self.server
         server.requests.append(logged)
         logged.status = planned.status
@@ -146,7 +147,8 @@ class Connection:
             server.log(logged)
 
     async def send(self, planned: Plan, is_head: bool) -> None:
-        """Sends the bytes of an answer, each piece at its time."""
+        """Sends the bytes of an answer as planned. If the plan hangs, returns only when the client
+        disconnects."""
         if planned.status is not None:
             headers = list(planned.headers.items())
             if planned.length is not None:
@@ -189,7 +191,7 @@ class Connection:
 
 
 def error_body(status: int, why: str) -> Http:
-    """An error in a form that belongs to no wire."""
+    """An error as JSON, for requests that belong to no wire."""
     kind = "not_found_error" if status == 404 else "invalid_request_error"
     error = {"type": "error", "error": {"type": kind, "message": why}}
     return Http(status, {}, msgspec.json.encode(error))

@@ -27,7 +27,7 @@ class WindowGauge(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it is too long."""
+        """Whether the prompt is too long."""
         return self.used_tokens > self.window_tokens
 
 
@@ -59,7 +59,7 @@ class Meter:
         return max(room, 1.0) * (1 + _SPARE) / grown
 
     def read(self, ask: Ask, steps_known: int) -> WindowGauge:
-        """How full the window is with this prompt, in which `done` steps are reported as done."""
+        """How full the window is with this prompt, which reports `steps_known` steps as done."""
         sent = ask.base_bytes + ask.said_bytes
         if ask.kind not in _TALK:
             return WindowGauge(_tokens(sent), self.window_tokens)
@@ -89,7 +89,8 @@ class Meter:
         )
 
     def refusal(self, gauge: WindowGauge) -> Refusal:
-        """Reports that the prompt is too long, even if only a rule demands it."""
+        """A refusal of this prompt as too long. If it fits and only a rule demands the refusal, the
+        size that it reports is made up."""
         claimed = round(self.window_tokens * _FAULTED)
         return Refusal(
             fault="too_long",

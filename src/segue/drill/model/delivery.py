@@ -85,8 +85,8 @@ def _stream(headers: dict[str, str], pieces: tuple[bytes, ...], answer: ModelAns
 
 
 def _first_half(pieces: tuple[bytes, ...], at_least: int = 0) -> tuple[bytes, ...]:
-    """Where the stream breaks off: never at the last piece, and never at the second of two, because
-    where a call is one piece, half of it is nothing."""
+    """The pieces that a stream sends before it breaks off: never the last one, and of two pieces
+    none, because a wire that sends a call in one piece must not deliver it."""
     return pieces[: min(max(at_least, (len(pieces) - 1) // 2), len(pieces) - 1)]
 
 

@@ -32,12 +32,12 @@ class Logged(Struct, kw_only=True):
     status: int | None = None  # None: no headers were sent
     ended_at: float | None = None
     is_finished: bool = False  # everything was sent
-    error: str = ""  # why it was not, or what is wrong with the request or the script
+    error: str = ""  # why the delivery broke, or what is wrong with the request or the script
     body: Any | UnsetType = UNSET  # only if bodies are logged
 
 
 def label(answer: ModelAnswer) -> str:
-    """What was answered, in a word or two."""
+    """The answer in a word or two: a fault, the step that it calls, "text", "count"."""
     if answer.refusal is not None:
         refusal = answer.refusal
         return refusal.fault or f"status {refusal.status or 500}"
@@ -62,7 +62,7 @@ def prompt_tokens(answer: ModelAnswer) -> int | None:
 
 
 def fill(logged: Logged, ask: Ask, answer: ModelAnswer) -> None:
-    """Fills in what is known once the answer is decided."""
+    """Fills in the fields that are known once the answer is decided."""
     logged.wire, logged.model, logged.kind = ask.wire, ask.model, ask.kind
     logged.is_stream = ask.is_stream
     logged.answered, logged.delivery = answer.decision or label(answer), answer.delivery

@@ -22,19 +22,19 @@ _BROKEN = re.compile(
 
 
 class ModelMemory(Struct, frozen=True):
-    """What is known, and what is to be done next."""
+    """What the model knows from the conversation, and what it tried for the next step."""
 
     known: frozenset[int] = frozenset()
     should_look: bool = False  # something broke, so only the repository knows what is done
     tried: tuple[str, ...] = ()  # the calls of the next step so far
 
     def is_stuck_with(self, command: str) -> bool:
-        """Whether this call of the next step was made often enough."""
+        """Whether the model has tried this call so often that it gives up."""
         return self.tried.count(command) >= _TRIES
 
 
 def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
-    """Reads the conversation as it was sent."""
+    """What the model knows from a conversation about a job of so many steps."""
     known = frozenset(
         int(number)
         for part in parts
@@ -63,7 +63,8 @@ def recall(parts: Sequence[Part], steps: int) -> ModelMemory:
 
 
 def _last_command(parts: Sequence[Part]) -> tuple[int, str]:
-    """The index of the last call of the job, or -1."""
+    """The last call of the job: the index of its part and its command; (-1, "") if there is
+    none."""
     for place in range(len(parts) - 1, -1, -1):
         for call in reversed(parts[place].calls):
             if _STEP.search(call.command) or _SHOW in call.command:

@@ -16,15 +16,15 @@ _RESUME = re.compile(rf"Read handoff from {_FILE} and resume work")
 
 
 class Relay(Struct, frozen=True):
-    """What to do after the newest message about a handoff: write the document, do nothing because
-    it is written, read it, look at what exists, or work again."""
+    """What the model does after the newest message about a handoff: it writes the document, stops
+    because the document is written, reads it, looks at the steps that are done, or works."""
 
     act: Literal["write", "written", "read", "look", "work"]
     file: str = ""
 
 
 def relay(parts: Sequence[Part]) -> Relay:
-    """Reads the conversation as it was sent."""
+    """The next act by the conversation; "work" if no message is about a handoff."""
     for place in range(len(parts) - 1, -1, -1):
         part = parts[place]
         if part.role not in ("user", "tool"):
@@ -52,7 +52,7 @@ def write_command(file: str, text: str) -> str:
 
 
 def read_command(file: str) -> str:
-    """A shell command that shows it."""
+    """A shell command that prints the document."""
     return f"cat {shlex.quote(file)}"
 
 

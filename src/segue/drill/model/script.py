@@ -54,7 +54,7 @@ class Script:
         self._hold: _Hold | None = None
 
     def answer(self, ask: Ask, now: float) -> ModelAnswer:
-        """The answer to a request that came at `now`, unix time."""
+        """The answer to a request that arrived at `now`, unix time."""
         memory = recall(ask.parts, self.scenario.job.steps)
         gauge = self.meter.read(ask, len(memory.known))
         answer = self._answer(ask, memory, gauge, now)
@@ -168,7 +168,7 @@ class Script:
         return None if memory.is_stuck_with(self._command(ask, step)) else step
 
     def _command(self, ask: Ask, step: int) -> str:
-        """How it does a step, with what the conversation tells."""
+        """The command for a step, with the facts that the conversation states."""
         job, words = self.scenario.job, facts.stated(ask.parts, self.scenario.job)
         given = facts.arguments(job, step, words)
         return f"{facts.meddled(job, step, words)}sh job/step {step}{given}"
@@ -193,7 +193,7 @@ class Script:
         return ModelReply(text="The next step fails again and again; I stop here.")
 
     def _relay(self, ask: Ask, memory: ModelMemory, handed: Relay) -> ModelReply:
-        """What an obedient session does when asked about a handoff document."""
+        """What an obedient session does when it is asked to write or read a handoff document."""
         self.last = f"handoff: {handed.act}"
         match handed.act:
             case "write":
@@ -214,7 +214,7 @@ class Script:
     def _summary_content(
         self, ask: Ask, memory: ModelMemory
     ) -> tuple[frozenset[int], int, list[str]]:
-        """What it reports when asked for a summary: steps done, the total, and facts."""
+        """What the model puts into a summary: the steps done, the number of steps, and facts."""
         summary, job = self.scenario.summary, self.scenario.job
         steps = job.steps
         if summary == "forgets":

@@ -36,8 +36,8 @@ class ModelServer:
 
     `log` is called with a request's record when its answer is decided, and again when its delivery
     has ended. `kind_of` says what a request is for (`casts.kind_of` if none is given). Whatever a
-    client does, other clients notice nothing of it. A client that begins a request and then sends
-    nothing for `patience_s` is let go; one that is idle between two requests is not.
+    client does, other clients do not notice. A client that begins a request and then sends nothing
+    for `patience_s` is disconnected; one that is idle between two requests is not.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ _MODELS = {
 
 
 class Running:
-    """A server in its own thread. `requests` grows while it runs."""
+    """A server in its own thread; see `running`."""
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
@@ -180,12 +180,12 @@ class Running:
 
     @property
     def requests(self) -> list[Logged]:
-        """All requests so far."""
+        """The log of all requests so far; it grows while the server runs."""
         return self.server.requests
 
     @property
     def url(self) -> str:
-        """The URL, without a path."""
+        """The server's URL, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     def _run(self) -> None:

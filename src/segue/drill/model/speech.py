@@ -8,12 +8,12 @@ _WAY = "One command at a time, in the foreground. `sh job/show` lists what is do
 
 
 def title(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] = ()) -> str:
-    """A title of three words."""
+    """A title, the same for every session."""
     return "Numbered steps job"
 
 
 def other(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] = ()) -> str:
-    """The answer to a request besides the work."""
+    """The answer to any other request besides the work."""
     return "OK."
 
 
@@ -30,7 +30,7 @@ def summary(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] =
 
 
 def checkpoint(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str] = ()) -> str:
-    """A checkpoint: what the next session must know."""
+    """A checkpoint for the next session: the document, in the tags that segue asks for."""
     decisions = "\n".join(facts) or "none"
     return f"<checkpoint>\n{document(known, steps, decisions=decisions)}\n</checkpoint>"
 
@@ -38,7 +38,7 @@ def checkpoint(ask: Ask, known: Collection[int], steps: int, facts: Sequence[str
 def document(
     known: Collection[int], steps: int, facts: Sequence[str] = (), decisions: str = ""
 ) -> str:
-    """The same as a handoff document."""
+    """A handoff document: the goal, the steps done, the steps left, the facts."""
     decisions = decisions or "\n".join((_WAY, *facts))
     done = "\n".join(_lines(known, steps)) or "none known"
     left = [step for step in range(1, steps + 1) if step not in known]

@@ -24,7 +24,7 @@ from segue.errors import SegueError
 
 Event = dict[str, Any]
 
-_LEAVE_S = 15.0  # it must end an agent and its tools
+_LEAVE_S = 15.0  # for a play to end its agent and the agent's tools
 
 
 _STRAY = (
@@ -41,7 +41,7 @@ class DrillError(SegueError):
 
     def __init__(self, what: str, folder: str = "") -> None:
         super().__init__(what)
-        self.folder = folder  # the event at which it broke off
+        self.folder = folder  # the scratch folder; "" if there is none
 
 
 class Director:

@@ -66,8 +66,8 @@ def demand() -> None:
 
 
 def is_enclosed() -> bool:
-    """Whether only loopback exists: `lo` is up, no other interface is, and no route leads
-    elsewhere. Read from the kernel on every call."""
+    """Whether this process can reach only loopback: `lo` is up, no other interface is, and no route
+    leads elsewhere. Asks the kernel on every call."""
     if sys.platform != "linux":
         return False
     try:
@@ -175,7 +175,7 @@ def _routed() -> set[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs the command; does not return."""
+    """Encloses this process and becomes the command; does not return."""
     if len(argv) < 2 or argv[0] != "--":
         sys.exit("usage: python -m segue.drill.plays.enclosure -- command…")
     try:

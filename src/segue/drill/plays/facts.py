@@ -33,8 +33,8 @@ Known = Mapping[int, str]
 
 
 def stated(parts: Sequence[Part], job: Job) -> dict[int, str]:
-    """What a conversation tells of them, by number: the last word counts, and one that was taken
-    back never does. Of what must not be touched, the file."""
+    """The facts that a conversation states: their values by number. The last value counts, and one
+    that was taken back never does. For a forbidden file, the value is its name."""
     found: dict[int, str] = {}
     worded = {
         number: (_worded(fact, fact.wording), _worded(fact, _WITHDRAWN))
@@ -62,7 +62,8 @@ def _newest(match: re.Match[str], text: str) -> str:
 
 
 def _worded(fact: ScenarioFact, wording: str) -> re.Pattern[str]:
-    """Finds the value of a fact in these words, however they are laid out."""
+    """A pattern that finds the value of a fact in this wording, whatever blanks and line breaks are
+    between its words."""
     before, _, after = (
         r"\s+".join(map(re.escape, re.split(r"\s+", side))) for side in wording.partition(_GAP)
     )
@@ -81,8 +82,8 @@ def forbidden(job: Job) -> list[str]:
 
 
 def meddled(job: Job, step: int, words: Known) -> str:
-    """What a model that was not told overwrites before it does a step, as a command; "" if
-    nothing."""
+    """The command with which a model that does not know of forbidden files overwrites them before a
+    step; "" if it knows of all."""
     files = [
         kept_file(number)
         for number, fact in enumerate(job.facts, 1)
@@ -92,8 +93,8 @@ def meddled(job: Job, step: int, words: Known) -> str:
 
 
 def user_message(job: Job, step: int, word: Callable[[int, str], str]) -> str:
-    """What the user says while a step runs; "" if nothing. `word`: a fact's value, by its number
-    and `word` or `new`."""
+    """What the user says while a step runs; "" if nothing. `word` returns a value of a fact, by the
+    fact's number and "word" (the first value) or "new" (the last)."""
     sentences = []
     for number, fact in enumerate(job.facts, 1):
         if fact.spoken_in != step:
@@ -124,7 +125,7 @@ def choice(number: int) -> str:
 
 
 def said_before(job: Job, step: int) -> str:
-    """What the model says with a step's command, if it makes a decision there."""
+    """What the model says with a step's command if it makes a decision there; "" otherwise."""
     earlier = [
         f"That went as it should; {_sentence(fact, number, choice(number))}, and all else stays."
         if fact.wording
@@ -136,7 +137,8 @@ def said_before(job: Job, step: int) -> str:
 
 
 def arguments(job: Job, step: int, words: Known) -> str:
-    """What a step is given, as far as it is known."""
+    """The arguments of a step's command: the values of the facts that it needs, as far as the model
+    knows them."""
     needed = [
         number
         for number, fact in enumerate(job.facts, 1)
@@ -146,7 +148,7 @@ def arguments(job: Job, step: int, words: Known) -> str:
 
 
 def lines(words: Known, job: Job) -> list[str]:
-    """The facts, as a summary tells them."""
+    """The facts as lines of a summary."""
     return [_line(job.facts[number - 1], number, word) for number, word in sorted(words.items())]
 
 
@@ -160,7 +162,7 @@ def _line(fact: ScenarioFact, number: int, word: str) -> str:
 
 
 def explained(job: Job) -> str:
-    """What the prompt says of them."""
+    """What the prompt says about facts and forbidden files; "" if the job has none."""
     needed = [fact for fact in job.facts if fact.kind != "forbidden"]
     explanation = (
         " Some steps need facts that were told before, in the order of their numbers:"
@@ -176,7 +178,7 @@ def explained(job: Job) -> str:
 
 
 def check_script(job: Job) -> str:
-    """The part of the step's script that asks for them."""
+    """The part of the step's script that checks the facts given as arguments."""
     pieces = ["shift"]
     for number, fact in enumerate(job.facts, 1):
         if fact.kind == "forbidden":
@@ -201,7 +203,8 @@ def check_script(job: Job) -> str:
 
 
 def tell_script(job: Job, *, amid: bool) -> str:
-    """The part that prints them: before its other output, or in the middle of it."""
+    """The part of the step's script that prints facts: those that come before its other output, or
+    (`amid`) those in the middle of it."""
     pieces = []
     for number, fact in enumerate(job.facts, 1):
         if fact.kind not in ("printed", "changed", "corrected") or fact.amid is not amid:

@@ -37,7 +37,7 @@ class End(Struct, frozen=True, kw_only=True):
 
     run: Run
     waits: int
-    swept: int  # processes that its agents left behind and that it ended
+    swept: int  # processes that its agents left behind and that segue ended
 
 
 def resumed(start: casts.LegStart, home: Path, stderr: Path, addition: str) -> casts.LegStart:
@@ -71,8 +71,8 @@ def part(
 
 
 def news(stdout: Path, after: int) -> tuple[list[str], int]:
-    """segue's decisions with their reasons, from byte `after` of its output on, and the offset of
-    its end."""
+    """segue's decisions in words, from byte `after` of its output on, and the offset at which to
+    read on the next time."""
     with stdout.open("rb") as file:
         file.seek(after)
         text = file.read()
@@ -93,8 +93,8 @@ def _decision_lines(line: bytes) -> Iterator[str]:
 
 
 def signal_agent(home: Path, name: str) -> bool:
-    """Sends a signal to the agent of the newest leg, and to nothing else; False if none is
-    running."""
+    """Sends a signal to the agent of the newest leg, and to nothing else; False if that agent is
+    not running."""
     legs = sorted(home.glob("runs/*/leg-*/keeper.json"))
     if not legs:
         return False
@@ -103,7 +103,7 @@ def signal_agent(home: Path, name: str) -> bool:
         process = psutil.Process(record.agent_pid)
         facts = Procfs().facts(record.agent_pid)
         if facts is not None and facts.start_ticks != record.agent_start_ticks:
-            return False  # it has changed by now
+            return False  # the agent has ended, and another process has its id
         process.send_signal(signal.Signals[name])  # this compares the start time again
     except psutil.NoSuchProcess:
         return False
@@ -111,7 +111,7 @@ def signal_agent(home: Path, name: str) -> bool:
 
 
 def end_of(home: Path, stderr: Path) -> End:
-    """How the run ended. Raises StateError if there was no run."""
+    """The state in which `segue run` left its run. Raises StateError if there is no run."""
     if os.path.exists(home / RUNS_NAME):
         with open_store(str(home / RUNS_NAME)) as store:
             for run in store.runs():

@@ -28,7 +28,7 @@ class Continuity(Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Each step once and in order, with none missing."""
+        """Whether each step was done once and in order, with none missing."""
         return not (self.lost or self.repeated or self.out_of_order)
 
 
@@ -75,14 +75,14 @@ def prompt(job: Job) -> str:
 
 
 def check(folder: Path, job: Job, *, finished: bool) -> Continuity:
-    """The steps done, by the commits. `finished`: every step should be there. Raises StateError if
-    the repository cannot be read."""
+    """What the commits of the repository show. `finished`: a step that is missing at the end is
+    lost too. Raises StateError if the repository cannot be read."""
     subjects = _git(folder, "log", "--reverse", "--first-parent", "--format=%s").splitlines()
     return judge([int(m[1]) for s in subjects if (m := _COMMITTED.fullmatch(s))], job, finished)
 
 
 def judge(done: Sequence[int], job: Job, finished: bool) -> Continuity:
-    """The same for a list of steps in the order in which they were done."""
+    """Like `check`, for a list of steps in the order in which they were done."""
     highest = 0
     late: list[int] = []
     numbers: set[int] = set()
@@ -104,7 +104,7 @@ def judge(done: Sequence[int], job: Job, finished: bool) -> Continuity:
 
 
 def touched(folder: Path, job: Job) -> list[str]:
-    """The files that must not be touched, and were."""
+    """The forbidden files that were changed or deleted."""
     return [name for name in facts.forbidden(job) if _read(folder / name) != _PROTECTED_TEXT]
 
 
@@ -128,7 +128,8 @@ def said_by_user(folder: Path, job: Job, step: int) -> str:
 
 
 def current(folder: Path) -> int | None:
-    """The step whose command is running now, or None. A killed one does not count."""
+    """The step whose command is running now; None if none is. A command that was killed does not
+    count."""
     try:
         step, pid = (folder / "job" / "running").read_text().split()
         number, process = int(step), int(pid)
@@ -186,7 +187,8 @@ git() { command git -c 'safe.directory=*' "$@"; }
 
 
 def _noise(job: Job) -> str:
-    """What a step prints besides, with the facts that are told in the middle of it."""
+    """The part of the step's script that prints its other output, with the facts in the middle of
+    it."""
     amid = facts.tell_script(job, amid=True)
     if not amid:
         return 'noise "" "$bytes"'

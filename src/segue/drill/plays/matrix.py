@@ -17,8 +17,8 @@ _BEGINS = "Played on "
 
 
 class Matrix:
-    """Outcomes in a file, one per line. Those of another version of the agent or of a changed
-    scenario do not count."""
+    """Outcomes in a file, one per line. `find` ignores those of another version of segue or the
+    agent, and those of a scenario that has changed since."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,8 +61,8 @@ def _key(agent: str, version: str, scenario: Scenario, with_segue: bool) -> str:
 
 
 def markdown(outcomes: Iterable[PlayOutcome], scenarios: Sequence[Scenario]) -> str:
-    """A table with agents across and scenarios down: what became of the job with segue, and
-    without."""
+    """The plays with segue and those without as tables, each with a column per agent and a row per
+    scenario."""
     outcomes = list(outcomes)
     days = sorted({outcome.played_on for outcome in outcomes})
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "no day"
@@ -79,7 +79,8 @@ def markdown(outcomes: Iterable[PlayOutcome], scenarios: Sequence[Scenario]) -> 
 
 
 def renewed(text: str, tables: str) -> str:
-    """The file's text with new tables; the text above the old ones stays."""
+    """The text of a file with new tables in place of the old ones. The text above them stays; a
+    text without tables is replaced."""
     above, found, _ = text.partition(_BEGINS)
     return above + tables if found else tables
 

@@ -41,23 +41,24 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def asked_in_time(self) -> int:
-        """How many of those requests were read before the window was too full."""
+        """How many requests for a checkpoint were read before the window was too full."""
         return sum(percent <= LATE * 100 for percent in self.asked_at_percent)
 
     @property
     def is_whole(self) -> bool:
-        """Nothing is lost but what was not begun, nothing repeated, all in order, and nothing
-        touched that must not be."""
+        """Whether no step is lost, repeated or out of order, and no forbidden file was touched.
+        Steps that were never begun are not lost."""
         return not (self.repeated or self.out_of_order or self.lost or self.touched)
 
     @property
     def is_done(self) -> bool:
-        """Every step, once and in order."""
+        """Whether every step was done, once and in order."""
         return self.is_whole and len(self.done) == self.steps
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether it ended as well as it could."""
+        """Whether the play ended as the scenario expects; with segue, also with the exit code that
+        belongs to the reason."""
         if self.with_segue and self.exit_code != _exit_code(self.reason):
             return False
         if self.expects.ends == "done":
@@ -66,7 +67,7 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """What became of the job."""
+        """The result of the job, for people: the first thing that is wrong, or how far it came."""
         if self.repeated:
             return f"repeated step {self.repeated[0]}" + _more(self.repeated)
         if self.lost:
@@ -91,8 +92,8 @@ class PlayOutcome(Struct, frozen=True, kw_only=True):
 
 
 class Requests(NamedTuple):
-    """The requests for a checkpoint in all plays, and how many of them were read in time. A handoff
-    without one is made from what segue knows."""
+    """The requests for a checkpoint in all plays, and how many of them were read in time. If a
+    handoff has no such request, segue writes the checkpoint from what it knows."""
 
     handoffs: int
     requests: int
@@ -102,7 +103,7 @@ class Requests(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """For people; "" without a request."""
+        """The figures in one sentence; "" if there was no request."""
         if not self.requests:
             return ""
         is_one = self.lowest == self.highest
@@ -114,7 +115,8 @@ class Requests(NamedTuple):
 
 
 def requests_of(outcomes: Iterable[PlayOutcome | None]) -> Requests:
-    """What the plays with segue show about when sessions are asked."""
+    """The requests for a checkpoint in the plays with segue; None stands for a play without an
+    outcome."""
     ended = [outcome for outcome in outcomes if outcome is not None and outcome.with_segue]
     percents = [percent for outcome in ended for percent in outcome.asked_at_percent]
     return Requests(
@@ -131,5 +133,5 @@ def _more(steps: list[int]) -> str:
 
 
 def _exit_code(reason: str) -> int:
-    """The reason that `segue run` gives, which need not be a stop reason."""
+    """The exit code of `segue run` for a reason; 1 for one that is not a stop reason."""
     return StopReason(reason).facts.exit_code if reason in set(StopReason) else 1

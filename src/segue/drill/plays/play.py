@@ -46,14 +46,14 @@ _LOOK_S = 0.02  # how often to check whether the step to disturb is running
 _SIGNALS = {"kill": "SIGKILL", "interrupt": "SIGINT", "terminate": "SIGTERM", "hang_up": "SIGHUP"}
 _ENDS_IT: dict[str, EndedBy] = {"interrupt": "user", "hang_up": "user"}
 _FOR_SEGUE = ("interrupt", "hang_up")  # what a user's terminal does; the rest befalls the agent
-_MORE_S = 60.0  # that segue has beyond the agent's own limit: for waits, and more legs
-_LEAVE_S = 10.0  # segue has an agent to end
+_MORE_S = 60.0  # added to the agent's limit in a play with segue: for waits, and more legs
+_LEAVE_S = 10.0  # for segue to end its agent
 _LOOK_FIRST = "I interrupted you. Look at what is done already, then continue the job."
 _SETTLE_S = 2.0  # until the last keeper is gone
 
 
 class Play:
-    """See the module. `tell` receives each event as it happens."""
+    """One play. `tell` receives each event as it happens."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Play:
         self.events = list(scenario.events)  # yet to come
         spoken = [fact.spoken_in for fact in scenario.job.facts]
         self.speeches = {step for step in spoken if step is not None}
-        """The steps in which the user has something to say, and has not said it yet."""
+        """The steps in which the user still has something to say."""
         self.limit_s = scenario.limit_for(cast.name) + (_MORE_S if with_segue else 0)
         self.window = cast.window_tokens
         self.step: int | None = None
@@ -122,7 +122,7 @@ class Play:
         )
 
     def part(self, stage: casts.PlayStage, prompt: str) -> casts.LegStart:
-        """The command to start: the agent's, or segue's, which starts the agent."""
+        """How to start the agent, or segue, which starts the agent."""
         if self.with_segue:
             settings = {"stall_s": self.scenario.stall_s, **self.scenario.policy}
             return guided.part(self.cast, self.program, stage, prompt, self.segue_home, settings)
@@ -131,8 +131,8 @@ class Play:
     def play_through(
         self, stage: casts.PlayStage, prompt: str, server: Running
     ) -> tuple[int | None, int]:
-        """Starts it, and again whenever the user stopped it to say something; its last exit
-        code, and how many processes it left in all."""
+        """Starts the agent or segue, and again each time that the user stops it to say something.
+        Returns its last exit code, and how many processes it left behind in all."""
         until = time.monotonic() + self.limit_s
         first = part = self.part(stage, prompt)
         left = 0
@@ -154,7 +154,8 @@ class Play:
         raise AssertionError  # there is no end to counting
 
     def leg(self, part: casts.LegStart, server: Running, until: float) -> tuple[int | None, int]:
-        """One life of the agent, or of segue; its exit code, and how many processes it left."""
+        """Runs the agent or segue once. Returns its exit code, and how many processes it left
+        behind."""
         with PlayLeg.start(
             part.argv,
             env={**part.env, MARK: os.environ.get(MARK, "")},
@@ -171,7 +172,8 @@ class Play:
             return exit_code, len(leg.sweep())
 
     def follow(self, leg: PlayLeg, server: Running, until: float) -> int | None:
-        """Until it ends, or has to be ended."""
+        """Watches the process until it ends, or ends it at the time limit; returns its exit
+        code."""
         while time.monotonic() < until:
             exit_code = leg.wait(_LOOK_S)
             self.say_requests(server)
@@ -197,8 +199,8 @@ class Play:
             leg.end()
 
     def act(self, leg: PlayLeg, event: ScenarioEvent) -> None:
-        """Applies the scenario's events to the agent; with segue, what a terminal does is done to
-        segue."""
+        """Lets an event of the scenario happen: to the agent, or to segue if it is something that
+        a user's terminal does."""
         if self.with_segue and event.act not in _FOR_SEGUE:
             guided.signal_agent(self.segue_home, _SIGNALS[event.act])
         else:
@@ -214,7 +216,7 @@ class Play:
         self.requests_logged += len(asked)
 
     def say_step(self) -> None:
-        """Which step's command is running now."""
+        """Reports the step whose command is running, if that has changed."""
         step = job.current(self.project)
         if step != self.step:
             self.step = step
@@ -222,19 +224,19 @@ class Play:
                 self.tell({"kind": "step", "step": step, "of": self.scenario.job.steps})
 
     def say_decisions(self) -> None:
-        """Reports what segue does."""
+        """Reports segue's decisions since the last call."""
         if self.with_segue:
             news, self.news_offset = guided.news(self.stdout, self.news_offset)
             for each in news:
                 self.tell({"kind": "segue", "said": each})
 
     def keep_log(self, server: Running) -> None:
-        """For people who inspect a kept folder."""
+        """Writes all requests into the scratch folder, for people who inspect it."""
         lines = (json.dumps(_plain(request)) + "\n" for request in server.requests)
         (self.folder / "requests.jsonl").write_text("".join(lines), encoding="utf-8")
 
     def outcome(self, stage: casts.PlayStage, exit_code: int | None) -> PlayOutcome:
-        """What the repository shows."""
+        """The outcome as far as the repository shows it; the rest is still empty."""
         scenario = self.scenario
         expects = scenario.expects
         if scenario.max_turns is not None and not self.cast.takes_max_turns:
@@ -263,7 +265,7 @@ class Play:
         )
 
     def judge_leg(self, outcome: PlayOutcome, stage: casts.PlayStage) -> PlayOutcome:
-        """Asks segue why the agent stopped."""
+        """The outcome with the reason why the agent stopped, as `segue classify` would give it."""
         _, transcript = self.cast.session(stage)
         stop = api.classify(
             agent=self.cast.agent,
@@ -276,7 +278,7 @@ class Play:
         return replace(outcome, reason=stop.reason.value, confidence=stop.confidence)
 
     def judge_run(self, outcome: PlayOutcome) -> PlayOutcome:
-        """The outcome that segue itself reports."""
+        """The outcome with what segue says about its run."""
         end = guided.end_of(self.segue_home, self.stderr)
         run = end.run
         reason = run.outcome.reason if run.outcome else f"unfinished: {run.state.value}"
@@ -292,7 +294,7 @@ class Play:
 
 
 def _settle() -> None:
-    """segue knows that a leg is over slightly before its keeper exits."""
+    """Waits for the last keeper, which exits slightly after segue knows that its leg is over."""
     until = time.monotonic() + _SETTLE_S
     while any(map(runs, near(0.0))) and time.monotonic() < until:
         time.sleep(_LOOK_S)

@@ -58,8 +58,8 @@ _IN_FOLDER = 'cd -- "$0" && exec "$@"'
 
 
 class PlayLeg:
-    """A process that was started here. Several threads may wait for it and signal it. As a context
-    manager it leaves nothing running, however its block ends."""
+    """A process, and everything that it starts. Several threads may wait for it and signal it. As a
+    context manager it leaves nothing running, however its block ends."""
 
     def __init__(self, pid: int, mark: str, started: float, owns_all: bool = False) -> None:
         self.pid = pid
@@ -144,9 +144,9 @@ class PlayLeg:
         return self.wait(_KILL_S)
 
     def sweep(self, grace_s: float = GRACE_S) -> list[EndedProcess]:
-        """Ends it and all of its descendants; returns those that had to be ended, except for the
-        process itself. It misses only a process that dropped the mark, left the session and has no
-        living parent; and not even that one, if the leg owns all."""
+        """Ends the process and all of its descendants; returns the descendants that had to be
+        ended. It misses only a process that dropped the mark, left the session and has no living
+        parent; and not even that one if the leg owns all."""
         self.end(grace_s)
         return end_all(self._running_processes, grace_s)
 
@@ -170,7 +170,8 @@ class PlayLeg:
             return self.exit_code
 
     def _sleep(self, limit_s: float) -> None:
-        """Waits until it ends or the time is up; returns earlier if there is nothing to wait on."""
+        """Waits until the process ends or the time is up; may return earlier on kernels that cannot
+        notify us."""
         descriptor = None
         with self._lock:
             if self.exit_code is None and hasattr(os, "pidfd_open"):

@@ -13,7 +13,7 @@ from segue.drill.rehearsal.settings import CLAUDE_MODEL, CODEX_MODEL, Settings
 
 
 def claude_parser() -> argparse.ArgumentParser:
-    """Those of Claude Code's options that have a meaning here."""
+    """The options of Claude Code that have a meaning here."""
     parser = argparse.ArgumentParser(prog="rehearsal", description=__doc__, allow_abbrev=False)
     parser.add_argument("-p", "--print", nargs="?", const="", dest="prompt", metavar="PROMPT")
     parser.add_argument("--output-format", choices=("text", "json", "stream-json"), default="text")
@@ -31,7 +31,7 @@ def claude_parser() -> argparse.ArgumentParser:
 
 
 def codex_parser() -> argparse.ArgumentParser:
-    """Those of Codex's `exec`."""
+    """The options of Codex's `exec` that are accepted here."""
     parser = argparse.ArgumentParser(prog="rehearsal exec", allow_abbrev=False)
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--model", default=CODEX_MODEL)
@@ -86,7 +86,7 @@ def claude(given: argparse.Namespace, settings: Settings) -> int:
 
 
 def _nothing(settings: Settings, wanted: str, ident: str) -> int:
-    """Reports that there is no such session."""
+    """Reports that there is no such session; returns the exit code."""
     from segue.drill.rehearsal.claude_voice import TurnUsage, Voice, complain
 
     message = f"No conversation found with session ID: {wanted}"
@@ -97,7 +97,7 @@ def _nothing(settings: Settings, wanted: str, ident: str) -> int:
             self.session, self.cwd, self.parent = ident, settings.cwd, None
 
         def write(self, record: JSON) -> None:
-            """A run that keeps no session file."""
+            """Writes nothing: there is no session whose file it could be."""
 
     Voice(settings, Nowhere()).result(
         TurnUsage(0, {}),

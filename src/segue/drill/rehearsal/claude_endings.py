@@ -38,11 +38,11 @@ class Endings:
 
     @property
     def has_history(self) -> bool:
-        """A conversation of one exchange cannot be summarised."""
+        """Whether the model has replied before: without that there is nothing to summarise."""
         return any(message["role"] == "assistant" for message in self.messages)
 
     def say(self, role: str, content: str | list[JSON]) -> None:
-        """Adds to the conversation."""
+        """Adds a message to the conversation."""
         claude_file.add(self.messages, role, content)
         self.added += len(json.dumps(content))
 
@@ -67,7 +67,7 @@ class Endings:
         return 1
 
     def alone(self, failed: FailedError) -> str:
-        """Why a single exchange that is too long cannot be compacted."""
+        """The words with which the real client says that a single exchange cannot be compacted."""
         own = int(self.added * TOKENS_PER_BYTE)
         if failed.used is None:
             return " · this conversation is a single exchange and cannot be compacted"
@@ -79,7 +79,7 @@ class Endings:
         )
 
     def give_up(self, text: str, name: str, reason: str = "api_error") -> int:
-        """Fails without a request."""
+        """Ends the turn with an error of the client's own, without a request."""
         event = {"error": name, "is_api_error_message": True}
         self.voice.client_says(text, event, {"error": name, "isApiErrorMessage": True})
         self.result(text, subtype="success", is_error=True, terminal_reason=reason)
@@ -100,8 +100,8 @@ class Endings:
         return 1
 
     def stop(self, by: Interrupted) -> int:
-        """The user stopped it: this is not an error of the agent's, so it exits with 0 after a
-        signal. After a request on its input it continues; if nothing follows, it exits with 1."""
+        """Ends the turn because the user stopped it. After a signal the exit code is 0. After a
+        request on its input the agent continues, and exits with 1 if no input follows."""
         if self.tool is not None:
             self.tool.kill()
             for call in self.calls:
@@ -128,13 +128,13 @@ class Endings:
         return 1 if by.request else 0
 
     def agree(self, request: str) -> None:
-        """Answers an interruption by input."""
+        """Confirms an interruption that was requested on the input."""
         response = {"subtype": "success", "request_id": request}
         self.voice.emit({"type": "control_response", "response": response})
 
     def die(self, number: int) -> int:
-        """Ended by the system: no result, only the tool's end is reported (after a hang-up, not
-        even in the file)."""
+        """Ends because of a signal from the system. It reports no result, only the end of the tool
+        (after a hang-up only in the stream)."""
         if self.tool is not None:
             self.tool.kill()
             is_kept = number != signal.SIGHUP

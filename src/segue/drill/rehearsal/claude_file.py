@@ -48,7 +48,7 @@ def newest(home: Path, cwd: str) -> Path | None:
 
 
 class SessionFile:
-    """Appends whole lines, each in one write."""
+    """A session file, to which it appends whole lines, each in one write."""
 
     def __init__(self, home: Path, session: str, cwd: str, path: Path | None = None) -> None:
         self.session, self.cwd = session, cwd
@@ -172,7 +172,7 @@ class History:
 
 
 def told_by_hook(content: object) -> str:
-    """How the model sees what a hook added."""
+    """The text of a hook, in the words in which the model sees it."""
     texts = content if isinstance(content, list) else []
     text = "\n".join(str(each) for each in texts)
     return f"<system-reminder>\nSessionStart hook additional context: {text}\n</system-reminder>"
@@ -196,13 +196,14 @@ def _preserved_uuids(boundary: JSON) -> list[str]:
 
 
 def used(usage: JSON) -> int:
-    """The part of the window that a reply occupies."""
+    """How many tokens of the window are in use after a reply with this usage."""
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return sum(int(usage.get(name) or 0) for name in (*names, "output_tokens"))
 
 
 def read_records(path: Path) -> Iterator[JSON]:
-    """Skips lines that cannot be read, as the real one does."""
+    """The records of a session file. Lines that cannot be read are skipped, as by the real
+    agent."""
     with path.open("rb") as file:
         for line in file:
             try:

@@ -28,11 +28,11 @@ _MAX_CUT = 3
 
 
 class ClaudeSession(Endings):
-    """One conversation. `turn` does what the user asks, and returns the exit code of the process if
-    nothing follows."""
+    """One conversation. `turn` does what the user asks, and returns the exit code that the process
+    has if no other turn follows."""
 
     def go_on(self, history: claude_file.History) -> None:
-        """Continues what an earlier process said and did."""
+        """Continues the conversation of an earlier process."""
         self.messages, self.used = history.messages, history.used_tokens
         self.spent.models = history.models
         self.voice.file.parent = history.parent
@@ -42,8 +42,8 @@ class ClaudeSession(Endings):
             self.say("assistant", claude_file.FILLER)
 
     def turn(self, prompt: str, line: JSON | None = None) -> int:
-        """Works until the model has nothing more to do, or something ends it. `line` is the input
-        line of the prompt."""
+        """Works until the model has nothing more to do, or something ends the turn. `line` is the
+        input line of the prompt. Raises Interrupted for a signal that ends the process."""
         self.began, self.requests, self.stop_reason = time.monotonic(), 0, None
         self.voice.init()
         self.voice.tell_back(line or {})
@@ -88,7 +88,7 @@ class ClaudeSession(Endings):
 
     @property
     def max_used(self) -> int:
-        """The size at which it stops asking if it may not compact: 177K of 200K."""
+        """The size at which it makes no more requests if it may not compact: 177K of 200K."""
         window = self.settings.claude_window
         return window - min(23_000, window * 23 // 200)
 
@@ -107,7 +107,7 @@ class ClaudeSession(Endings):
             claude_file.add(self.messages, "assistant", reply.content)
 
     def run(self, call: JSON) -> JSON:
-        """A tool's result, as a block."""
+        """Runs a tool call; returns the result as a block of the conversation."""
         ident = self.calls[0]
         given = call.get("input")
         command = given.get("command") if isinstance(given, dict) else None
@@ -124,7 +124,7 @@ class ClaudeSession(Endings):
         return self.voice.result_of(ident, text, is_error=ran.exit_code != 0)
 
     def take_input(self) -> None:
-        """Adds what the user said meanwhile to the tool's result."""
+        """Adds the messages that the user sent in the meantime."""
         while self.inbox.lines:
             line = self.inbox.lines.popleft()
             text = text_of(line)

@@ -27,7 +27,7 @@ def converse(settings: Settings, inbox: Inbox, session: ClaudeSession, prompt: s
 
 
 def run(settings: Settings, inbox: Inbox, session: ClaudeSession, prompt: str) -> int:
-    """The same, including how a signal ends it."""
+    """Like `converse`, and ends as the real agent does when a signal interrupts it."""
     try:
         return converse(settings, inbox, session, prompt)
     except Interrupted as by:

@@ -40,7 +40,8 @@ class TurnUsage:
         self.usage = dict(_NOTHING)
 
     def take(self, reply: Reply, *, is_main: bool = True) -> None:
-        """The request for a summary counts only for the session, as in the real one."""
+        """Adds a reply's usage. That of a request for a summary (not `is_main`) counts only for
+        the session, as with the real agent."""
         model = self.models.setdefault(reply.model, dict.fromkeys(_COUNTS.values(), 0))
         for name, total in _COUNTS.items():
             amount = int(reply.usage.get(name) or 0)
@@ -51,7 +52,8 @@ class TurnUsage:
 
 
 class Voice:
-    """Writes to both places at once. In text and json mode only the end is printed."""
+    """Writes each event to the stream and to the session file. In text and json mode, only the end
+    is printed."""
 
     def __init__(self, settings: Settings, file: SessionFile) -> None:
         self.settings, self.file = settings, file
@@ -81,33 +83,33 @@ class Voice:
         )
 
     def prompt(self, text: str) -> None:
-        """The user's messages go to the file only."""
+        """Writes the user's prompt, to the file only."""
         self.file.note("queue-operation", operation="enqueue", timestamp=stamp(), content=text)
         self.file.note("queue-operation", operation="dequeue", timestamp=stamp())
         message = {"role": "user", "content": text}
         self.file.add({"type": "user", "message": message, "promptSource": "sdk"})
 
     def tell_back(self, line: JSON) -> None:
-        """Confirms the user's message in the stream, if requested."""
+        """Repeats the user's input line in the stream, if the settings ask for that."""
         if self.settings.tells_back and line:
             record = {"type": "user", "message": line.get("message"), "parent_tool_use_id": None}
             uuid = {"uuid": line["uuid"]} if line.get("uuid") else {}
             self.emit({**record, **uuid, "timestamp": stamp(), "isReplay": True})
 
     def said_between(self, text: str) -> None:
-        """A user's message that arrived while a tool was running."""
+        """Writes a user's message that arrived while a tool was running, to the file only."""
         attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}
         self.file.add({"type": "attachment", "attachment": attachment})
 
     def told_by_hook(self, text: str) -> str:
-        """What a hook added to the conversation."""
+        """Writes what a hook added to the conversation; returns it as the model sees it."""
         attachment = {"type": "hook_additional_context", "content": [text]}
         self.file.add({"type": "attachment", "attachment": attachment})
         return told_by_hook([text])
 
     def reply(self, reply: Reply, *, cut: bool = False) -> None:
-        """One record per block. The stream reports the usage as of the beginning, the file the
-        final one."""
+        """Writes a reply, one record per block. The stream reports the usage as of the beginning,
+        the file the final one. `cut`: it was interrupted."""
         self.file.recent = []
         request = reply.request or f"req_{new_id()[:12]}"
         for block in reply.content:
@@ -135,7 +137,7 @@ class Voice:
     def result_of(
         self, call: str, text: str, *, is_error: bool, denied: bool = False, is_kept: bool = True
     ) -> JSON:
-        """A tool's result, as a block of the conversation."""
+        """Writes a tool's result; returns it as a block of the conversation."""
         block = {
             "tool_use_id": call,
             "type": "tool_result",
@@ -152,7 +154,7 @@ class Voice:
         return block
 
     def user(self, content: str | list[JSON], *, is_kept: bool = True, **more: object) -> str:
-        """A user's record that the client creates."""
+        """Writes a user's message that the client creates, to the file only; returns its id."""
         if not is_kept:
             return new_id()
         return self.file.add(
@@ -160,7 +162,7 @@ class Voice:
         )
 
     def interrupted(self, text: str) -> None:
-        """Records that the user stopped it."""
+        """Writes that the user interrupted the turn."""
         content = [{"type": "text", "text": text}]
         ident = self.user(content)
         event = {"type": "user", "message": {"role": "user", "content": content}, "uuid": ident}
@@ -217,7 +219,7 @@ class Voice:
         self.emit({"type": "rate_limit_event", "rate_limit_info": info})
 
     def failed(self, failed: FailedError) -> None:
-        """What the client says about a request that failed for good."""
+        """Writes what the client says about a request that failed for good."""
         event: JSON = {"error": failed.name, "is_api_error_message": True}
         record: JSON = {"error": failed.name, "isApiErrorMessage": True}
         if failed.status:
@@ -230,7 +232,7 @@ class Voice:
         self.client_says(failed.text, event, record)
 
     def client_says(self, text: str, event: JSON, record: JSON) -> None:
-        """The client's own text in place of the model's."""
+        """Writes the client's own text in place of a reply."""
         message = _synthetic(text)
         ident = self.file.add({"type": "assistant", "message": message, **record})
         fields = {"type": "assistant", "message": message, "parent_tool_use_id": None, **event}
@@ -246,8 +248,8 @@ class Voice:
     def compacted(
         self, summary: str, before: int, after: int, seconds: float, *, keeps: bool
     ) -> None:
-        """Writes the boundary and the summary after it. `keeps`: the last exchange stays as it
-        is."""
+        """Writes the boundary and the summary after it. `keeps`: the last exchange follows the
+        summary unchanged."""
         preserved = {"preservedMessages": {"uuids": self.file.recent}} if keeps else {}
         self.emit(
             {"type": "system", "subtype": "status", "status": None, "compact_result": "success"}

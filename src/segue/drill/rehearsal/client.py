@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
     @property
     def retry_after_s(self) -> float | None:
-        """How long the server asks to wait."""
+        """How long the server asks to wait; None if it does not say."""
         try:
             return max(0.0, float(self.headers.get("retry-after", "")))
         except ValueError:
@@ -88,7 +88,7 @@ class _Asking:
         self.socket: socket.socket | None = None
 
     def cancel(self) -> None:
-        """Drops the rest; the server sees the connection close."""
+        """Drops the rest of the answer; the server sees the connection close."""
         if self.socket is not None:
             with suppress(OSError):
                 self.socket.shutdown(socket.SHUT_RDWR)

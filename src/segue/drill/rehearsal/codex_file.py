@@ -25,14 +25,15 @@ class BusyError(Exception):
 
 
 def find(home: Path, thread: str) -> Path | None:
-    """The file of a thread; of the newest one for "last"."""
+    """The file of a thread, or of the newest thread for "last"; None if there is none."""
     pattern = "*.jsonl" if thread == "last" else f"*-{thread}.jsonl"
     files = sorted((home / "sessions").glob(f"*/*/*/rollout-{pattern}"))
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
 class Rollout:
-    """Appends whole lines. Raises `BusyError` if another process writes it."""
+    """A thread's file, to which it appends whole lines. Raises `BusyError` if another process
+    writes the thread."""
 
     def __init__(self, home: Path, path: Path | None = None) -> None:
         self.thread = path.stem[-36:] if path else new_id()
@@ -65,7 +66,7 @@ class Rollout:
         self.event("item_completed", thread_id=self.thread, turn_id=turn, item=item)
 
     def meta(self, cwd: str) -> None:
-        """The first record."""
+        """Appends the first record of a new thread."""
         self.add(
             "session_meta",
             {
@@ -107,7 +108,7 @@ class Past:
     def __init__(self, path: Path) -> None:
         self.items: list[JSON] = []
         self.total: JSON = dict(NO_USAGE)
-        self.used = 0  # tokens; a full window counts as full
+        self.used = 0  # tokens; the whole window, if the last record says that it is full
         self.ordinal = 0
         for record in read_records(path):
             payload = record.get("payload")

@@ -48,7 +48,7 @@ class Thread:
             print(json.dumps(event, ensure_ascii=False, separators=(",", ":")), flush=True)
 
     def add(self, item: JSON, **more: object) -> None:
-        """Adds to the conversation and to the file."""
+        """Adds an item to the conversation and to the file."""
         self.items.append(item)
         self.added += len(json.dumps(item))
         self.file.add("response_item", item, **more)
@@ -58,7 +58,7 @@ class Thread:
         return {"type": "message", "role": "user", "content": content}
 
     def go_on(self, past: Past) -> None:
-        """Continues what an earlier process said and did."""
+        """Continues the thread of an earlier process."""
         self.items, self.total, self.used = past.items, past.total, past.used
         self.file.ordinal = past.ordinal
         for call in past.open_calls():
@@ -116,11 +116,12 @@ class Thread:
 
     @property
     def is_full(self) -> bool:
-        """Nine tenths of the raw window; the window that it reports is 95% of it."""
+        """Whether nine tenths of the raw window are used; the window that it reports is 95% of
+        that."""
         return self.used + int(self.added * _TOKENS_PER_BYTE) >= self.window * 90 // 95
 
     def take(self, reply: Reply) -> list[JSON]:
-        """The tool calls in a reply."""
+        """Records a reply; returns its tool calls."""
         calls = []
         for item in reply.items:
             if item.get("type") == "message":
@@ -242,8 +243,9 @@ class Thread:
         return 1
 
     def stop(self, number: int) -> int:
-        """Ctrl+C is recorded in the file only. Any other signal ends it at once: the command's
-        shell ends with it, but not what that shell started."""
+        """Ends the turn because of a signal. Ctrl+C is recorded in the file only. Any other signal
+        ends the process at once, and the command's shell with it, but not what that shell
+        started."""
         tool = self.tool
         if number != signal.SIGINT:
             if tool is not None:

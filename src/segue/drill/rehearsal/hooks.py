@@ -12,7 +12,8 @@ _COMPACT = ("", "*", "compact")
 
 
 def commands(path: str) -> list[str]:
-    """The commands of a settings file. Raises ValueError if it is not one."""
+    """The commands that a settings file runs after a compaction. Raises ValueError if it is not a
+    settings file."""
     try:
         with open(path, encoding="utf-8") as file:
             settings = json.load(file)
@@ -28,7 +29,7 @@ def _commands(settings: JSON) -> Iterator[str]:
 
 
 def after_compaction(commands: list[str], session: str, cwd: str) -> list[str]:
-    """What the hooks add to the conversation. One that fails adds nothing."""
+    """Runs the hooks; returns what each adds to the conversation. One that fails adds nothing."""
     found = []
     event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": session}
     for command in commands:

@@ -17,18 +17,19 @@ from typing import Any
 JSON = dict[str, Any]
 
 _LOOK_S = 0.2
-"""A signal between the check of the queue and the sleep wakes nobody, so the sleep is short."""
+"""The longest sleep: a signal between the check of the queue and the sleep does not end it."""
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error
-    """Something asks it to stop: a signal, or a request on its input."""
+    """The agent is asked to stop, by the signal `number` or by the `request` on its input."""
 
     def __init__(self, number: int = 0, request: str = "") -> None:
         self.number, self.request = number, request
 
 
 class Inbox:
-    """`wait` returns items for its caller. Input lines are stored until they are needed."""
+    """The queue. `wait` returns the items for its caller; input lines are stored until they are
+    needed."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[object, Any]] = SimpleQueue()
@@ -48,11 +49,12 @@ class Inbox:
         threading.Thread(target=self._read, daemon=True).start()
 
     def put(self, owner: object, item: Any) -> None:
-        """May be called from any thread."""
+        """Adds an item for `owner`. May be called from any thread."""
         self._queue.put((owner, item))
 
     def wait(self, owner: object, until: float | None = None) -> Any:
-        """The next item for this caller; None at the (monotonic) deadline."""
+        """The next item for `owner`; None once the monotonic clock has reached `until`. Raises
+        Interrupted."""
         while True:
             left = _LOOK_S if until is None else until - time.monotonic()
             if left <= 0 and self._queue.empty():
@@ -72,7 +74,7 @@ class Inbox:
                 return item
 
     def sleep(self, seconds: float) -> None:
-        """A sleep that can be interrupted."""
+        """Sleeps. Raises Interrupted."""
         self.wait(self, time.monotonic() + seconds)
 
     def next_line(self) -> JSON | None:

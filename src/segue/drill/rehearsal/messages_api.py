@@ -61,7 +61,7 @@ class Reply:
         return [block for block in self.content if block.get("type") == "tool_use"]
 
     def take(self, event: JSON) -> None:
-        """One event of a stream."""
+        """Adds one event of a stream."""
         match event.get("type"):
             case "message_start":
                 self.take_whole(event["message"])
@@ -84,7 +84,7 @@ class Reply:
                 self.is_whole = True
 
     def take_whole(self, message: JSON) -> None:
-        """A reply that is not a stream, or the beginning of one."""
+        """Takes the reply from a message: the whole reply, or the beginning of a stream."""
         self.id, self.model = str(message.get("id", "")), str(message.get("model", ""))
         self.content = [dict(block) for block in message.get("content", [])]
         self.usage = self.first_usage = dict(message.get("usage", {}))
@@ -110,7 +110,7 @@ class FailedError(Exception):
 
 
 class Retry:
-    """Called before each wait."""
+    """A retry that is about to happen: which one, after what wait, and why."""
 
     def __init__(self, attempt: int, wait_s: float, cause: RefusedError | BrokenError) -> None:
         self.attempt, self.wait_s, self.cause = attempt, wait_s, cause
@@ -120,8 +120,8 @@ class Retry:
 
 
 class Api:
-    """Sends requests, with retries. `on_retry` and `on_limits` receive what the user may want to
-    know."""
+    """Sends requests, with retries. `on_retry` is called before each wait, and `on_limits` with the
+    state of the plan if it is near its limit or over it."""
 
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
         self.settings, self.inbox = settings, inbox
@@ -217,7 +217,7 @@ class Api:
         return step * (1 + random.random() / 4) * self.settings.wait_scale  # noqa: S311
 
     def _tell_limits(self, headers: Mapping[str, str]) -> None:
-        """The state of a plan, which only those logged in with one receive."""
+        """Reports the state of the plan, if there is one and it is near its limit or over it."""
         limits = _limits(headers)
         is_news = limits.get("status") in ("rejected", "allowed_warning")
         if self.settings.is_plan and is_news:

@@ -57,14 +57,15 @@ class FailedError(Exception):
 
 
 class _Again(Exception):  # noqa: N818 - not the end
-    """A failure that justifies another stream after a wait."""
+    """A failure after which another stream is tried. `wait_s` None: after the client's own wait."""
 
     def __init__(self, failed: FailedError, wait_s: float | None = None) -> None:
         self.failed, self.wait_s = failed, wait_s
 
 
 class Api:
-    """Sends requests, with retries. `on_retry` receives what is printed about them."""
+    """Sends requests, with retries. `on_retry` is called before each wait with the line to
+    print."""
 
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
         self.settings, self.inbox = settings, inbox
@@ -183,7 +184,7 @@ class Api:
 
 
 def _stream_failure(error: object) -> Exception:
-    """A stream that itself reports its failure."""
+    """The exception for a failure that the stream itself reports."""
     details = error if isinstance(error, dict) else {}
     code, message = str(details.get("code", "")), str(details.get("message", ""))
     if code == "context_length_exceeded":

@@ -37,7 +37,7 @@ class Settings:
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is logged in with a subscription, so that its limits apply."""
+        """Whether the agent is logged in with a subscription, so that a plan's limits apply."""
         return bool(self.oauth_token)
 
     @property

@@ -16,7 +16,7 @@ _OWN = ("PYTHONPATH",)  # variables for the agent's own start, not for its child
 
 
 class Ran:
-    """The result of a command. The exit code is negative after a signal."""
+    """The result of a command. The exit code is negative if a signal ended it."""
 
     def __init__(self, output: str, exit_code: int) -> None:
         self.output, self.exit_code = output, exit_code
@@ -30,7 +30,7 @@ class Tool:
         self.inbox, self.command = inbox, command
 
     def run(self) -> Ran:
-        """Waits for its end. If the wait is interrupted, the command keeps running."""
+        """Runs the command to its end. If the wait is interrupted, the command keeps running."""
         env = {name: value for name, value in os.environ.items() if name not in _OWN}
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the scripted model's command

@@ -25,7 +25,7 @@ _TIMES: dict[str, int | None] = {"once": 1, "for ever": None}
 
 
 class Turn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A reply, as a file writes it."""
+    """A reply of the model, as a scenario file states it."""
 
     text: str = ""
     command: str | None = None
@@ -138,8 +138,8 @@ def _convert(data: Any, type_: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _known_keys(value: Any, type_: inspect.Type, path: tuple[str | int, ...]) -> None:
-    """Unknown keys and words, with the closest known one. A wrong type is left to the conversion,
-    which reports it."""
+    """Raises Mistake for an unknown key or word, and names the closest known one. It leaves most
+    wrong types to the conversion, which reports them."""
     if isinstance(type_, inspect.UnionType):
         choices = [t for t in type_.types if not isinstance(t, inspect.NoneType)]
         if len(choices) == 1:

@@ -14,7 +14,7 @@ Ends = Literal["done", "stopped"]
 
 
 class ScenarioFact(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What only the conversation holds, and later steps must be given.
+    """A fact that only the conversation contains, and that later steps need.
 
     printed: a step prints it, once. decided: the model chooses it, and says so before a step.
     changed: a step prints it, and a later one another value, which counts from then on.
@@ -25,7 +25,7 @@ class ScenarioFact(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     kind: Literal["printed", "decided", "changed", "told", "corrected", "forbidden"]
     told_in: int  # the step
-    needed_from: int  # this step and everything that follow
+    needed_from: int  # the first step that needs it; all later ones need it too
     changed_in: int | list[int] | None = None  # the step, or several
     wording: str = ""
     """The words in which it is told, with {} for the value. "": "fact 1 is {}"."""
@@ -52,8 +52,8 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 
     steps: int = 8
     output_bytes: int = 2_000  # bytes that each step prints
-    prints: Literal["words", "log", "tests", "data"] = "words"  # the form of that
-    step_s: float = 0.0  # how long each takes
+    prints: Literal["words", "log", "tests", "data"] = "words"  # the form of that output
+    step_s: float = 0.0  # how long each step takes
     spike_step: int | None = None  # this step prints more than the others
     spike_bytes: int = 20_000  # this many bytes; agents truncate much longer output
     facts: list[ScenarioFact] = []
@@ -65,7 +65,7 @@ class Context(Struct, frozen=True, forbid_unknown_fields=True):
     window_tokens: int | None = None  # None: the window that the agent assumes
     fills_after_steps: float | None = None
     """The conversation is counted larger than it is, so that the window is full after so many
-    steps. None: as it is."""
+    steps. None: it is counted in its real size."""
     refuses: bool = True  # answers "too long" beyond the window
 
 
@@ -106,8 +106,8 @@ class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
     """What a correct ending is."""
 
     ends: Ends = "done"
-    """"stopped": the job cannot be finished (no key, no money, the user's own will); right is then
-    that nothing is lost or repeated, and that the reason is told."""
+    """"stopped": the job cannot be finished (no key, no money, the user's own will). Then the
+    ending is correct if nothing is lost or repeated, and the reason is reported."""
     reason: str = ""  # the stop reason, if it ends "stopped"
 
 
@@ -127,16 +127,16 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     expects: Expectation = Expectation()
     max_turns: int | None = None  # passed to the agent, if it accepts one
     options: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By agent: what its cast must do for this scenario, such as {"claude": {"plan": "1"}} for a
+    """Options of each agent's cast for this scenario, such as {"claude": {"plan": "1"}} for a
     plan's login instead of a key."""
     limit_s: float = 60.0  # then the drill ends the agent
     slow_for: list[str] = field(default_factory=list)
     """Agents that take minutes here, by their own fixed waits: only in the full matrix."""
-    slow_limit_s: float | None = None  # the limit for those; None: limit_s
+    slow_limit_s: float | None = None  # the limit for the agents in `slow_for`; None: limit_s
 
     stall_s: float = 45.0
-    """With segue: after so much silence the agent is ended. Agents wait for 10 s and more before
-    they try again, and take as long to start on a busy machine."""
+    """With segue: how long the agent may be silent before segue ends it. Agents wait 10 s and more
+    before they try again, and take as long to start on a busy machine."""
     policy: dict[str, bool | int | float] = field(default_factory=dict)
     """With segue: settings of its `[policy]`, such as {"soft_mark": 2.0, "hard_mark": 2.0} for a
     segue that leaves a full window to the agent."""

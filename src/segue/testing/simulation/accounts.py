@@ -46,7 +46,7 @@ class SimulatedStaff(Staff):
         self._account = known_account(number)
 
     def hand(self, agent: str) -> Any:
-        """The agent that has the work."""
+        """The agent itself: nothing needs its drive."""
         return cast("Any", agent)
 
     def account(self, run: Run, agent: str = "", *, anew: bool = False) -> Account:

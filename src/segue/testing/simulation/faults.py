@@ -92,7 +92,7 @@ class PlannedFault(Struct, frozen=True):
 
 
 def swarm(seed: str) -> tuple[Fault, ...]:
-    """The kinds of faults of a world: about two thirds of all kinds."""
+    """The kinds of faults that a world has: about two thirds of all kinds."""
     return tuple(each for each in Fault if Random(f"{seed}:swarm:{each.name}").random() < 0.65)
 
 

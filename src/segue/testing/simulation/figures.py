@@ -46,7 +46,7 @@ class Figures(Struct, kw_only=True):
                 setattr(self, name, mine + more)
 
     def as_object(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """The figures in the form of `--json`."""
         return {
             "runs": self.runs,
             "completed": self.done,

@@ -1,10 +1,10 @@
-"""What must hold in every world, whatever happens. Checked at every entry of a run's log, at every
-act and at every step of an agent.
+"""What must hold in every world, whatever happens. It is checked at every entry of a run's log, at
+every act and at every step of an agent.
 
 The rules are stated here independently instead of by calling the code under test, because a check
 that asks the code whether the code is right finds nothing.
 
-All in one file: the rules can be read as one list.
+All in one file, because the rules are easier to check as one list.
 """
 
 from itertools import pairwise
@@ -46,7 +46,8 @@ _FIRST_S = 295.0  # for this long, the others wait for its reply
 
 
 class Broken(BaseException):
-    """An invariant does not hold. Not an `Exception`: the daemon contains those, and carries on."""
+    """An invariant does not hold. Not an `Exception`, because the daemon catches those and
+    continues."""
 
     def __init__(self, rule: str, what: str) -> None:
         self.rule, self.what = rule, what
@@ -60,8 +61,8 @@ def must(holds: bool, rule: str, what: str) -> None:
 
 
 def goes(account: Account, who: str, now: float) -> None:
-    """segue makes a run or session of this account send a request. One account, one limit: whoever
-    hit it, nobody tries before its reset, and then one goes first."""
+    """segue makes a run or session (`who`) of this account send a request. Raises Broken if the
+    account's known limit has not reset yet, or if another one went first and has no reply yet."""
     what = f"{who} goes on {account.known_until - now:.0f} s before the reset"
     must(now >= account.known_until, "no request to a limited account", what)
     if not account.known_until or now > account.known_until + _FRESH_S:
@@ -95,7 +96,7 @@ class RunWatch:
         self.wait_driver = 0
         self.largest_request = 0
         self.last_ended: LegEnded | None = None
-        self.replayed: Run | None = None  # what the log makes of it, so far
+        self.replayed: Run | None = None  # the run that the log leads to, as far as replayed
         self.replayed_seq = 0
 
     # The user and the processes
@@ -138,8 +139,8 @@ class RunWatch:
         must(run.policy.auto_resume, "the user's end stays", "auto_resume is off")
 
     def gives_up(self, run: Run, why: str) -> None:
-        """segue ends because of an error and leaves the agent alone. It must not do that to an
-        agent that the user wants ended, as long as it can log that."""
+        """segue ends because of an error and leaves the agent running. It may do so only if it
+        cannot write: the disk is full, or another process has the run."""
         is_left = self.ended_by_user and self.session.live_leg() is not None
         what = f"the agent is left running although the user ended it: {why}"
         is_excused = self.world.is_disk_full or "may no longer write" in why
@@ -153,7 +154,7 @@ class RunWatch:
         world, after = self.world, step.run
         world.entry_written(before, fact, after, entry)
         self._replay(after)
-        # No `must` where an entry is written every minute: its words would be made each time.
+        # Not `must`, whose message would be formatted for each of very many entries.
         if pid != self.current:
             raise Broken("one writer a run", f"process {pid} writes, {self.current} drives")
         is_old = _is_old(before, fact)
@@ -246,7 +247,8 @@ class RunWatch:
         must(cap is None or is_alone or spent <= cap + room, "spend caps", what)
 
     def _counts(self, before: Run, fact: AnyFact, step: RunStep) -> None:
-        """Counts what is in the log, also what a process wrote that was killed right after."""
+        """Checks the limits on counts. It is called for each entry of the log, also for one whose
+        process was killed right after it."""
         after, policy = step.run, step.run.policy
         if isinstance(fact, Resumed):
             self.idle = self.overloads = self.checks = 0
@@ -291,7 +293,7 @@ class RunWatch:
         if fact.stop.reason in _OVER and not fact.stop.ended_for:
             is_over = after.state.is_final or before.has_handed_over or bool(before.again)
             is_over = is_over or bool(before.interrupted)
-            # Its answer to segue's own request says nothing about the task.
+            # A refusal of segue's own request says nothing about the task.
             asked = before.state is RunState.CHECKPOINTING
             is_over = is_over or (asked and fact.stop.reason is StopReason.REFUSAL)
             must(is_over, "nothing after a refusal", f"{after.state} after {fact.stop.reason}")
@@ -406,7 +408,7 @@ class RunWatch:
             session.say("the agent compacts by itself")
 
     def after_turn(self, loop: Any) -> None:
-        """The loop has had a turn."""
+        """Called after each turn of the loop."""
         run, follower = loop.run, loop.follower
         if run.is_live and follower is None:
             must(False, "every run ends or waits", f"{run.state}: nobody follows leg {run.leg}")
@@ -420,7 +422,7 @@ class RunWatch:
                 raise Broken("the soft mark", what)
 
     def told_twice(self, loop: Any) -> None:
-        """Adding a fact twice does no harm."""
+        """Now and then adds a fact again, or one that is not due, which must change nothing."""
         drawn = self.session.random.random()
         if self.last_ended is not None and drawn < 0.01:
             loop.journal.add(self.last_ended)
@@ -435,7 +437,7 @@ class RunWatch:
         must(False, "every run ends or waits", f"{run.state}, and nothing is waited for")
 
     def look(self) -> None:
-        """Called from time to time: is anything hung?"""
+        """Called from time to time: checks that no agent hangs."""
         loop, machine_ = self.session.loop, self.world.machine
         if loop is None or machine_.awake_at > self.world.schedule.now - 3_600.0:
             return
@@ -465,13 +467,14 @@ class RunWatch:
                 figures.unused_percent[max(0, 100 - used)] += 1
 
     def replays(self, run_id: str) -> None:
-        """Replaying the log gives the same run."""
+        """Checks that replaying the log gives the run in the store."""
         run = self.world.store.run(run_id)
         if run is not None and run_id == self.run_id:
             self._replay(run)
 
     def _replay(self, after: Run) -> None:
-        """The log makes the same run, also of what was written by a process that was killed."""
+        """Replays the new entries of the log, also those of a process that was killed, and checks
+        that they lead to this run."""
         for entry in self.world.store.log(after.id, self.replayed_seq):
             self.replayed_seq += 1
             if entry.seq != self.replayed_seq:

@@ -7,13 +7,13 @@ from segue.testing.simulation.clock import VirtualClock
 
 
 class Machine(Struct, kw_only=True):
-    """What all sessions of a world share."""
+    """The machine of a world, which all sessions share."""
 
     clock: VirtualClock
     boot: int = 1
     awake_at: float = 0.0  # true time at which it wakes up
     disk_full_until: float = 0.0
-    pids: int = 100
+    pids: int = 100  # the newest process id
     has_tmux: bool = True  # it has a tmux server with a pane
     jumped_at: float = -1e12  # true time at which the clock was last set
 

@@ -22,12 +22,13 @@ class Account(Struct):
     refusals: int = 0
 
     def learn_limit(self, now: float) -> None:
-        """A run on this machine learned when the limit resets."""
+        """Records that a run or session on this machine learned when the limit resets."""
         if self.limited_until > now:
             self.known_until, self.first = self.limited_until, ""
 
     def replied(self, now: float) -> None:
-        """A run got a reply, so nobody has to wait for the first one any longer."""
+        """Records that a run or session got a reply, so that nobody waits for the first one any
+        longer."""
         if now >= self.known_until:
             self.known_until, self.first = 0.0, ""
 

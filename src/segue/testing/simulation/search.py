@@ -31,7 +31,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(Struct, kw_only=True):
-    """The result of a search."""
+    """The result of a search: the sums over all worlds, and the worlds that failed."""
 
     figures: Figures
     digest: str
@@ -41,19 +41,20 @@ class SearchResult(Struct, kw_only=True):
 
     @property
     def failure(self) -> Failure | None:
-        """The first one."""
+        """The first failure; None if no world broke an invariant."""
         return self.failures[0] if self.failures else None
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What to search."""
+    """What to search: so many sessions for so many days, spread over as many worlds as that
+    needs."""
 
     sessions: int
     days: float
     seed: int
     policy: Policy = Policy()
     growth: Growth = Growth()
-    world: int | None = None  # only this one of them
+    world: int | None = None  # only the world with this number
 
     @property
     def worlds(self) -> int:
@@ -83,8 +84,9 @@ def search(
     keep_going: bool = False,
     on_world: Callable[[int], None] = lambda sessions: None,
 ) -> SearchResult:
-    """Plays all worlds, or until one breaks an invariant, unless it is to `keep_going`: then only
-    the first failure has its story. The result does not depend on the number of jobs."""
+    """Plays worlds until one breaks an invariant, or all of them with `keep_going`; only the first
+    failure has its story. The result does not depend on the number of jobs. `on_world` is called
+    after each world with the number of sessions so far."""
     found = SearchResult(figures=Figures(), digest="", worlds=0, covered=Counter())
     digest, sessions = sha256(), 0
     for number, plan, result in _played(order, jobs or os.cpu_count() or 1):
@@ -140,7 +142,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
 
 def coverage(found: SearchResult) -> Coverage:
-    """Counts the combinations of state and fact of the run machine, and those with a fault."""
+    """Which rules (state and fact) of the run machine a search used, and how many of them in the
+    hour after a fault."""
     tags = {fact: fact.__struct_config__.tag for _, fact, _ in machine.transitions()}
     rules = {(state.value, str(tags[fact])) for state, fact, _ in machine.transitions()}
     walked = {(state, fact) for state, fact, _ in found.covered} & rules

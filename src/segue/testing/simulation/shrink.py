@@ -1,5 +1,5 @@
-"""Makes a world that breaks an invariant as small as possible: fewer faults, fewer sessions and
-less time, with the same invariant broken. What remains reads like a story."""
+"""Makes a world that breaks an invariant as small as possible: fewer faults and less time, with the
+same invariant broken. What remains reads like a story."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,8 @@ _LAST_LINES = 30
 def shrunk(
     plan: Plan, found: Result, *, most: int = _MAX_PLAYS, play: Callable[[Plan], Result] = play
 ) -> tuple[Plan, Result]:
-    """The smallest plan found, with its result. `found` is the result of `plan`."""
+    """The smallest plan that breaks the same invariant, as far as `most` plays find it, with its
+    result. `found` is the result of `plan`."""
     plays = 0
 
     def breaks(candidate: Plan) -> Result | None:
@@ -49,8 +50,8 @@ def shrunk(
 
 
 def story(plan: Plan, result: Result) -> list[str]:
-    """What happened, for people: to the session with the broken invariant, and to what all sessions
-    share."""
+    """The last lines about the session with the broken invariant, and about all faults, for
+    people."""
     last = result.story[-1].session if result.story else 0
     lines = [line for line in result.story if line.session == last or "FAULT" in line.what]
     last_lines = [_line(line) for line in lines[-_LAST_LINES:]]

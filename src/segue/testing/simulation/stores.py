@@ -34,8 +34,8 @@ class DriversStore:
         epoch: int,
         taken: int = 0,
     ) -> Entry:
-        """Like the store's `append`, but a kill can strike before or after the write, equally
-        often."""
+        """Like the store's `append`. Raises StateError if the disk is full, and Killed, before the
+        write or after it, if a kill is due."""
         if self.is_full:
             raise StateError("the disk is full")
         is_killed = Fault.KILL_AT_WRITE in self._armed and bool(decisions)
@@ -54,7 +54,7 @@ class DriversStore:
         return entry
 
     def keep_checkpoint(self, run_id: str, number: int, checkpoint: Any, at: float) -> None:
-        """Like the store's."""
+        """Like the store's `keep_checkpoint`. Raises StateError if the disk is full."""
         if self.is_full:
             raise StateError("the disk is full")
         self._store.keep_checkpoint(run_id, number, checkpoint, at)

@@ -60,7 +60,7 @@ class Line(Struct, frozen=True):
 
 
 class Result(Struct, kw_only=True):
-    """The result of a world."""
+    """The result of playing a world. `story` has its newest lines."""
 
     figures: Figures
     digest: str  # a hash of everything that was written: the same for the same plan
@@ -89,7 +89,8 @@ def planned(
 
 
 class ResumedProcess:
-    """A process that the daemon started to resume a run."""
+    """A process that the daemon started to resume a run. It is lost as soon as another process, or
+    none, drives the run."""
 
     def __init__(self, session: HeadlessSession) -> None:
         self._session, self._driver = session, session.driver
@@ -100,7 +101,7 @@ class ResumedProcess:
         return None if self._driver and self._session.driver is self._driver else 1
 
     def last_line(self) -> str:
-        """Its last line."""
+        """The last line that it printed."""
         return "the run is driven by another process"
 
 
@@ -183,7 +184,8 @@ class World:
         )
 
     def _count_step(self) -> None:
-        """Stops a loop that spins without doing anything."""
+        """Counts the steps of a day. Raises Broken if there are so many that a loop must be
+        spinning."""
         self._steps += 1
         if self.schedule.now >= self._day_ends:
             self._steps = 0
@@ -229,7 +231,7 @@ class World:
             self.say(number, f"[{entry.kind}] {after.state}{': ' if did else ''}{did}")
 
     def seen_handoff(self, kind: str, session: TerminalSession, cycle: dict[str, Any]) -> None:
-        """A fact of a handoff in a terminal and the resulting state, as logged."""
+        """The daemon logged a fact of a handoff in a terminal, and the resulting state."""
         number, step = session.number, cycle["step"]
         self.figures.facts += 1
         self._digest.update(f"{number} {step} {kind} {self.schedule.now:.3f}\n".encode())
@@ -244,7 +246,7 @@ class World:
             session.watch.handed_over(cycle)
 
     def seen_wake(self, verdict: str, session: TerminalSession) -> None:
-        """What the daemon decided about a session that stopped."""
+        """The daemon logged its verdict on a session that stopped."""
         self._digest.update(f"{session.number} {verdict} {self.schedule.now:.3f}\n".encode())
         self.covered["stopped session", verdict, ""] += 1
         self.say(session.number, f"the daemon's verdict: {verdict}")
@@ -268,8 +270,8 @@ class World:
     # What goes wrong
 
     def suffer(self, planned: PlannedFault, *, again: bool = False) -> None:
-        """Lets a fault happen. If there is nothing yet that it can affect, it waits once until
-        there is."""
+        """Lets a fault happen. One that strikes in a handoff waits for the next handoff; one that
+        can affect nothing yet waits for the session's next work. With `again`, it has waited."""
         now, fault = self.schedule.now, planned.fault
         if planned.in_handoff and not again:
             self.sessions[planned.session].awaiting.append(planned)
@@ -358,5 +360,5 @@ def play(plan: Plan) -> Result:
 
 
 def quieter(plan: Plan, left: Sequence[PlannedFault]) -> Plan:
-    """The same world with only these faults."""
+    """The plan of the same world with only these faults."""
     return replace(plan, faults=tuple(left))

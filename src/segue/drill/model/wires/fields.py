@@ -33,7 +33,7 @@ def encode(value: object) -> bytes:
 
 
 def size(*values: object) -> int:
-    """Decodes JSON; an empty body counts as an empty object."""
+    """The bytes of these values as JSON; empty ones count nothing."""
     return sum(len(encode(value)) for value in values if value not in (None, "", [], {}))
 
 
@@ -51,7 +51,8 @@ def body(value: Any) -> dict[str, Any]:
 
 
 def items(value: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """A required list; items that are not objects are left out."""
+    """The objects of a required list; other items are left out. Raises ValueError if there is no
+    such list."""
     found = value.get(key)
     if not isinstance(found, list):
         raise ValueError(f"{key}: must be a list")
@@ -64,7 +65,7 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def string(value: object) -> str:
-    """A string as it is; "" for anything else."""
+    """The value if it is a string; "" for anything else."""
     return value if isinstance(value, str) else ""
 
 
@@ -109,7 +110,8 @@ def result(number: object, output: str, is_error: bool = False) -> Part:
 
 
 def split_base(listed: list[dict[str, Any]], roles: tuple[str, ...]) -> tuple[int, int]:
-    """The bytes of the messages before the conversation, and of all others."""
+    """The bytes of the messages that precede the conversation (they have these roles), and of all
+    others."""
     first = 0
     while first < len(listed) and listed[first].get("role") in roles:
         first += 1
@@ -117,7 +119,7 @@ def split_base(listed: list[dict[str, Any]], roles: tuple[str, ...]) -> tuple[in
 
 
 def arguments_of(made: Call) -> dict[str, object]:
-    """The arguments for the tool; a call without arguments gets its command."""
+    """The arguments for the tool; its command alone, if the call has no arguments."""
     return dict(made.arguments) or {"command": made.command}
 
 
@@ -148,14 +150,15 @@ def counted(ask: Ask | None, answer: ModelAnswer) -> int:
 
 
 def fault_of(refusal: Refusal) -> Fault:
-    """The kind of refusal, also if only a status was given."""
+    """The fault of a refusal; derived from its status if it names none."""
     if refusal.fault is not None:
         return refusal.fault
     return _FAULTS.get(refusal.status or 500, "server_error")
 
 
 def used_and_window(refusal: Refusal, window: int = 200_000) -> tuple[int, int]:
-    """The figures of a prompt that is too long, as far as known."""
+    """The size of a prompt that is too long, and the window; plausible numbers for those that the
+    refusal does not state."""
     window = refusal.window_tokens or window
     return refusal.used_tokens or window + window // 25, window
 
@@ -166,7 +169,8 @@ def seconds(wait: float) -> str:
 
 
 def retry_headers(refusal: Refusal) -> dict[str, str]:
-    """Whole seconds, as HTTP requires; the fraction goes into a second header."""
+    """The wait in whole seconds, rounded up, as HTTP requires; a wait with a fraction also in
+    milliseconds, in a second header."""
     wait = refusal.retry_after_s
     if wait is None:
         return {}

@@ -40,7 +40,7 @@ _FAULTS: dict[Fault, tuple[int, str, str | None, str]] = {
 
 
 def error(refusal: Refusal, now: float) -> tuple[int, Error]:
-    """The status, and the error as an object."""
+    """The HTTP status, and the error object of its body."""
     fault = f.fault_of(refusal)
     status, kind, code, words = _FAULTS[fault]
     used, window = f.used_and_window(refusal)

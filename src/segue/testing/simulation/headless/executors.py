@@ -32,14 +32,14 @@ class SimulatedCheck:
         return self._code if self._clock.awake() >= self._until else None
 
     def finish(self, wait_s: float) -> None:
-        """Ends it."""
+        """Does nothing: there is no process to end."""
 
 
 class _Snapshots:
     """Stores nothing, because there is no tree."""
 
     def boundary(self, leg: int, now: float, awake: float) -> None:
-        """A moment at which the tree could be saved."""
+        """Does nothing: the real one could save the tree here."""
 
 
 class SimulatedExecutor:
@@ -76,7 +76,7 @@ class SimulatedExecutor:
         return (self._run_id, number) in self.session.legs
 
     def named(self, hand: str, session_id: str) -> None:
-        """Records that this session belongs to the run."""
+        """Does nothing: the world knows whose session it is."""
 
     def ask(
         self,
@@ -86,7 +86,7 @@ class SimulatedExecutor:
         now: bool,
         why: StopReason | None = None,
     ) -> None:
-        """Asks for a checkpoint."""
+        """Asks the agent for a checkpoint, or ends an agent that cannot be asked."""
         self.session.world.in_handoff(self.session.number)
         self._may_be_killed()
         if follower.leg.model.talks:
@@ -115,12 +115,12 @@ class SimulatedExecutor:
         return leg.exit
 
     def judge(self, run: Run, follower: SimulatedFollower, ended: Exit, now: float) -> LegEnded:
-        """Says why it ended."""
+        """Why the leg ended."""
         account = follower.leg.account
         return judged(run, follower, ended, lambda: EPOCH + account.limited_until)
 
     def compose(self, run: Run, now: float) -> tuple[int, bool]:
-        """Writes the checkpoint."""
+        """Stores a checkpoint; returns its number, and whether the agent's own words are in it."""
         self._may_be_killed()
         if Fault.NO_CHECKPOINT in self.session.armed:
             self.session.armed.discard(Fault.NO_CHECKPOINT)
@@ -135,13 +135,13 @@ class SimulatedExecutor:
         return SimulatedCheck(clock, 5.0 + 60.0 * random.random(), int(random.random() < 0.3))
 
     def store_answer(self, follower: SimulatedFollower) -> None:
-        """Stores the agent's answer."""
+        """Does nothing: `compose` needs no text."""
 
     def recall(self, run: Run, follower: SimulatedFollower, *, is_free: bool) -> None:
-        """Nothing is left out by a simulated compaction."""
+        """Does nothing: a simulated compaction leaves nothing out."""
 
     def say_recalled(self, follower: SimulatedFollower, recall: Any) -> None:
-        """There is nothing to say."""
+        """Does nothing, because nothing is recalled."""
 
     def leg_spend(self, follower: SimulatedFollower) -> tuple[int, float]:
         """The tokens and the cost of this leg so far."""
@@ -153,4 +153,4 @@ class SimulatedExecutor:
         return []
 
     def drain(self) -> None:
-        """There is nothing to discard."""
+        """Does nothing, because there are no files whose news could be discarded."""

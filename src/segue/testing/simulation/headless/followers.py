@@ -1,4 +1,4 @@
-"""segue's side of a simulated leg, in the place of `LegFollower` and `Executor`."""
+"""segue's side of a simulated leg: what replaces `LegFollower` and the real verdict."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +56,7 @@ class SimulatedFollower:
         self._tool: float | None = None
 
     def look(self, run: Run, now: float) -> list[AnyFact]:
-        """The new facts."""
+        """The facts in the records since the last look."""
         self._is_boundary = False
         facts: list[AnyFact] = []
         records = self.leg.records[self._place :]
@@ -135,7 +135,7 @@ class SimulatedFollower:
         )
 
     def output_bytes(self) -> int:
-        """How much it has printed."""
+        """A number that grows with the leg's output."""
         return 100 * len(self.leg.records)
 
 

@@ -44,8 +44,7 @@ class Conversation(Struct, kw_only=True):
     in_doubt: bool = False  # its last tool call has no result
     largest_turn: int = 0
     loads: bool = True
-    # tokens already sent twice, for an agent that does that once when resumed
-    loaded_tokens: int = 0
+    loaded_tokens: int = 0  # the part that an agent with a `resume_factor` does not repeat again
 
 
 class Project(Struct, kw_only=True):
@@ -119,7 +118,7 @@ class Leg:
     # What segue does to it
 
     def ask(self, *, now: bool) -> None:
-        """Asks for a checkpoint. `now` interrupts its turn first."""
+        """Asks the agent for a checkpoint. `now` interrupts its tool first."""
         if self.is_asked or not self.is_alive:
             return
         self.is_asked = True
@@ -133,14 +132,14 @@ class Leg:
             self._after(0.5, self._request)
 
     def close(self) -> None:
-        """Closes its input."""
+        """Closes the process's input: it ends by itself once its turn is over."""
         if not self.is_closed:
             self.is_closed = True
             if self.is_over:
                 self._after(0.5, lambda: self.end("completed"))
 
     def stop(self, how: str) -> None:
-        """Ends it the way its keeper does."""
+        """Ends the process as its keeper does."""
         if not self.is_alive or (self.is_ending and how != "kill"):
             return
         self.is_ending = True
@@ -151,7 +150,7 @@ class Leg:
         self._after(wait_s, lambda: self.end("ended", by_command=how), always=True)
 
     def end(self, cause: Cause, by_command: str = "") -> None:
-        """Its process has ended."""
+        """The process ends, unless it has ended already."""
         if self.exit is None:
             if self.in_tool:
                 self.conversation.in_doubt = True

@@ -36,7 +36,7 @@ _NOTICED_S = 0.1  # from a record to the loop's turn that reads it
 
 
 class SimulatedDriver(Driver):
-    """A segue process: the real driver, except for its process id and its executor."""
+    """A segue process: the real driver, with a simulated process id and executor."""
 
     def __init__(self, session: "HeadlessSession", holder: Holder | None = None) -> None:
         world = session.world
@@ -179,8 +179,8 @@ class HeadlessSession:
         return True
 
     def _second(self, *, seizes: bool) -> None:
-        """A second segue tries to drive the same run. It is refused, unless the user overrides
-        that; then the first one may write nothing more."""
+        """A second segue tries to drive the same run. It is refused, unless the user lets it seize
+        the run; then the first one may write nothing more."""
         old, loop = self.driver, self.loop
         if old is None or loop is None:
             return
@@ -306,7 +306,8 @@ class HeadlessSession:
             self._turn_at = None
 
     def _parked(self, run: Run) -> None:
-        """The process has ended because the run waits for a long time."""
+        """The process has ended because the run waits for a long time. For a run outside the queue
+        there is nothing to do."""
 
     def _left_alone(self) -> None:
         """Nobody drives the run now. The daemon looks at it, and the user may."""
@@ -342,7 +343,7 @@ class HeadlessSession:
             self._later(3_600.0, self.new_task)
 
     def _forget(self) -> None:
-        """Drops what is over, so that a world of years does not grow."""
+        """Deletes the run that is over, so that a world of years does not grow."""
         if self.run_id:
             self.watch.replays(self.run_id)
             store = self.world.store
@@ -356,7 +357,7 @@ class HeadlessSession:
     # The agent
 
     def begin_leg(self, run: Run, order: StartLeg, store: Any) -> Leg:
-        """Starts the leg's process."""
+        """Starts the process of a leg, in the session that the order names or in a new one."""
         self.watch.starts(run, order)
         talk = self.talks.get(order.session_id)
         if talk is None:

@@ -22,7 +22,7 @@ from segue.testing.simulation.queued.worker import SimulatedCarrier
 from segue.testing.simulation.stores import Killed
 
 _CARRIED_S = 0.8
-_HEARD_S = 10.0  # by then, a live process has heard that its task is cancelled
+_HEARD_S = 10.0  # by then, a live process knows that its task is cancelled
 _SHARED = "/shared"
 
 
@@ -83,7 +83,7 @@ class QueuedSession(HeadlessSession):
         world.workers.stir()
 
     def cancel(self) -> bool:
-        """`segue queue cancel`."""
+        """The user runs `segue queue cancel`. Returns whether there was a task to cancel."""
         world, now = self.world, self.world.machine.clock.now()
         task = world.queue.task(self.task_id) if self.task_id else None
         if task is None or task.state.is_final or world.is_disk_full:
@@ -136,11 +136,11 @@ class QueuedSession(HeadlessSession):
     # The process that runs its task
 
     def spawned(self, task_id: str, epoch: int) -> Child:
-        """The worker starts a process."""
+        """The worker starts a process for a task."""
         world = self.world
         must(not self.is_carried, "a task in one process at a time", f"{task_id} is started again")
         task = world.queue.task(task_id)
-        is_to_end = task.cancel_asked  # its own process did not get round to it
+        is_to_end = task.cancel_asked  # its former process ended before it could do that
         must(not self.cancelled or is_to_end, "the user's end stays", f"{task_id} was cancelled")
         states = [world.queue.task(name) for name in task.after]
         is_first = all(each is not None and each.state is TaskState.DONE for each in states)
@@ -212,7 +212,7 @@ class QueuedSession(HeadlessSession):
         return loop
 
     def begin_leg(self, run: Run, order: StartLeg, store: Any) -> Leg:
-        """As for any run; nobody else may be working in its tree."""
+        """Starts a leg as for any run, and checks that nobody else works in its tree."""
         for other in self.world.queued_sessions:
             is_there = other is not self and other.cwd_now == run.cwd
             is_shared = is_there and other.live_leg() is not None
@@ -270,7 +270,7 @@ class QueuedSession(HeadlessSession):
     # What goes wrong
 
     def suffer(self, planned: PlannedFault) -> bool:
-        """As for any run, without the faults of terminals."""
+        """Lets a fault happen as for any run, except for the faults of terminals."""
         fault = planned.fault
         if fault is Fault.CANCEL:
             return self.cancel()

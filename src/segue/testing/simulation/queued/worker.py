@@ -201,7 +201,8 @@ class Workers:
         must(len(live) <= self.jobs, "caps hold", f"{len(live)} tasks at once, {self.jobs} allowed")
 
     def look(self) -> None:
-        """Called from time to time: every task ends, or waits for something named."""
+        """Called from time to time: checks that every task ends or waits for a reason that the
+        worker names."""
         world, machine = self.world, self.world.machine
         quiet_s = world.schedule.now - max(
             machine.awake_at, machine.jumped_at, machine.disk_full_until

@@ -50,7 +50,7 @@ BAD = "# Handoff\n\n## Goal\n"
 
 
 class Talk(Struct, kw_only=True):
-    """One conversation, as in its file."""
+    """One conversation, as its file has it."""
 
     id: str
     path: str
@@ -144,7 +144,7 @@ class SimulatedRecords(SessionRecords):
     def look(
         self, agent: str, path: str, session_id: str, marker: str, since: float
     ) -> evidence.MessageEvidence:
-        """See the real one."""
+        """Like the real method, from the model's conversation."""
         talk = self._find(session_id)
         if talk is None or not marker:
             return evidence.MessageEvidence(session_id=session_id)
@@ -158,7 +158,7 @@ class SimulatedRecords(SessionRecords):
         return known[1]
 
     def latest(self, agent: str, path: str, session_id: str) -> evidence.LatestTurn:
-        """See the real one."""
+        """Like the real method, from the model's conversation."""
         talk = self._find(session_id)
         if talk is None:
             return evidence.LatestTurn()
@@ -178,7 +178,7 @@ class SimulatedRecords(SessionRecords):
         return False
 
     def replay(self, builder: Feeds, agent: str, path: str, session_id: str) -> None:
-        """Replays the conversation."""
+        """Passes the conversation to a digest builder."""
         talk = self._find(session_id)
         for event in talk.events if talk is not None else ():
             builder.feed(event)
@@ -192,7 +192,7 @@ class SimulatedDocuments(DocumentFiles):
         self.files: dict[str, tuple[str, int]] = {}
 
     def put(self, path: str, text: str) -> None:
-        """Somebody writes a document."""
+        """Writes a document, whoever its author is."""
         self.files.pop(path, None)
         self.files[path] = (text, int(self._now() * 1000) * 1_000_000)
         if len(self.files) > 24:  # the oldest belong to handoffs that ended long ago
@@ -216,7 +216,7 @@ class SimulatedDocuments(DocumentFiles):
         return ("", "there is no such file") if found is None else (found[0], "")
 
     def write(self, folder: Path, name: str, text: str) -> Path:
-        """Writes all of it or nothing."""
+        """Writes a document; returns its path. Raises StateError if the disk is full."""
         if self._is_full():
             raise StateError("no space left on the disk")
         self.put(str(folder / name), text)

@@ -55,7 +55,8 @@ _UNDRIVEN_S = 120.0
 
 
 def _check_line(line: str) -> None:
-    """What the daemon tells its user. It contains mistakes of its own, and reports them."""
+    """Receives the lines for the daemon's user. Raises Broken for an internal error, which the real
+    daemon survives and reports."""
     if line.startswith("internal error"):
         raise Broken("the daemon makes no mistakes of its own", line)
 
@@ -124,7 +125,7 @@ class _Open:
 
 
 class SimulatedDaemon:
-    """The daemon of a world. What it writes outlives it."""
+    """The daemon of a world, one process after another. What a process writes outlives it."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -203,14 +204,15 @@ class SimulatedDaemon:
         self.world.schedule.at(self.world.schedule.now + _AGAIN_S, self.start)
 
     def may_be_killed(self, session: "TerminalSession") -> None:
-        """Kills the daemon here, if that is planned."""
+        """Kills the daemon here and raises Killed, if that is planned."""
         if Fault.KILL_AT_ACT in session.armed and self.random.random() < 0.5:
             session.armed.discard(Fault.KILL_AT_ACT)
             self.kill("the daemon is killed while it acts")
             raise Killed
 
     def _noting(self, kind: str, session_id: str, note: Note | None) -> None:
-        """A lasting note is about to be written, or was."""
+        """Called before a lasting note is written (with None) and after it. Raises Killed if a kill
+        is due."""
         owner = self.owners.get(session_id)
         if kind == "handoff" and note is not None:  # the daemon may have forgotten the session
             owner = self.owners.get(note.data["cycle"]["session_id"])
@@ -243,7 +245,7 @@ class SimulatedDaemon:
     # What the user and the agents do
 
     def handoff_by_user(self, session: "TerminalSession") -> None:
-        """`segue handoff`."""
+        """The user runs `segue handoff`."""
         watch = self.watch
         tracked = (
             watch.state.tracked.get(("claude", session.talk.id)) if watch is not None else None
@@ -343,7 +345,7 @@ class SimulatedDaemon:
         if (awake_at := world.machine.awake_at) > world.schedule.now:
             self._plan_look(awake_at + 0.1)
             return
-        if self._is_looking:  # it is waiting for something, further up the stack
+        if self._is_looking:  # an earlier round is waiting for something, further up the stack
             self._plan_look(world.schedule.now + _LOOK_S)
             return
         self._is_looking = True
@@ -373,19 +375,19 @@ class SimulatedDaemon:
     # What it sees
 
     def changed(self, session: "TerminalSession", ended: Process | None = None) -> None:
-        """Something that this session shows has changed."""
+        """Tells the daemon that this session changed. `ended` is its process, if that ended."""
         self.owners[session.talk.id] = session
         if self.watch is not None:
             cast("SimulatedObserver", self.watch.observer).changed(session.talk.id, ended)
         self.stir()
 
     def changed_talk(self, session_id: str) -> None:
-        """Something happened to a session that nobody has open."""
+        """Tells the daemon that a session changed that nobody has open any more."""
         if self.watch is not None:
             cast("SimulatedObserver", self.watch.observer).changed(session_id)
 
     def forget(self, session_id: str) -> None:
-        """Forgets a session whose file is long gone, so that a world of years does not grow."""
+        """Drops a session and everything about it, so that a world of years does not grow."""
         self.owners.pop(session_id, None)
         self.log.forget_sessions([("claude", session_id)])
         if self.watch is not None:
@@ -407,7 +409,7 @@ class SimulatedDaemon:
         return None if owner is None or talk is None else owner.session_of(talk)
 
     def recent(self) -> list[str]:
-        """The sessions that a new daemon finds."""
+        """The sessions that a new daemon finds: those that run, and those of the last day."""
         since = self.world.machine.clock.now() - 86_400.0
         found = []
         for session_id, owner in self.owners.items():

@@ -13,8 +13,8 @@ _PLAIN = frozenset({"reading", "health", "turn", "daemon"})
 
 
 class MemoryLog(Log):
-    """Like `watch/log`. `on_note` is called before (with None) and after each lasting note is
-    written, and may raise."""
+    """Like `watch/log`. `on_note` is called before each lasting note is written, with None, and
+    again afterwards with the note; it may raise."""
 
     def __init__(
         self, is_full: Callable[[], bool], on_note: Callable[[str, str, Note | None], None]
@@ -93,8 +93,7 @@ class MemoryLog(Log):
         self._sessions.get((note.agent, note.session_id), {}).pop(note.seq, None)
 
     def forget_sessions(self, names: Sequence[tuple[str, str]]) -> None:
-        """Deletes all notes on sessions that ended long ago, so that a world of years does not
-        grow."""
+        """Deletes all notes on these sessions, so that a world of years does not grow."""
         for name in names:
             for note in [*self._sessions.pop(name, {}).values()]:
                 self._kinds[note.kind].pop(note.seq, None)

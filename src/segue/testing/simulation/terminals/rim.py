@@ -75,11 +75,11 @@ class SimulatedObserver(Observer):
         return self._sessions
 
     def changed(self, session_id: str, ended: Process | None = None) -> None:
-        """Something happened to this session."""
+        """Has the next `step` look at this session. `ended` is its process, if that ended."""
         self._changed[session_id] = ended or self._changed.get(session_id)
 
     def step(self, timeout_s: float) -> list[Sighting]:
-        """What changed; returns at once."""
+        """The sessions that changed since the last step; returns at once."""
         if self._is_first:
             self._is_first = False
             self._changed = dict.fromkeys(self._daemon.recent(), None) | self._changed
@@ -97,7 +97,7 @@ class SimulatedObserver(Observer):
         return sightings
 
     def forget(self, session_id: str) -> None:
-        """Forgets a session that ended long ago."""
+        """Drops a session that ended long ago."""
         self._sessions.pop((terminals_agent(), session_id), None)
 
     def wake(self) -> None:
@@ -105,7 +105,7 @@ class SimulatedObserver(Observer):
         self._daemon.stir()
 
     def nudge(self, agent: str, session_id: str, path: str = "") -> None:
-        """Has this session looked at without delay."""
+        """Has the daemon look at this session without delay."""
         self.changed(session_id)
         self._daemon.stir()
 
@@ -123,7 +123,7 @@ def terminals_agent() -> str:
 
 
 class SimulatedSeating(Seating):
-    """Which agent is in which pane."""
+    """Knows from the world which agent is in which pane."""
 
     def __init__(self, daemon: "SimulatedDaemon") -> None:
         self._daemon = daemon
@@ -146,7 +146,8 @@ class SimulatedSeating(Seating):
         return bool(self._daemon.world.machine.has_tmux)
 
     def shell_of(self, tracked: TrackedSession) -> tuple[bool, str | None, bool]:
-        """What is in the pane of an agent that has ended."""
+        """Whether tmux runs, what the shell in the pane of an ended agent shows, and whether that
+        pane is still there."""
         owner = self._daemon.owner(tracked.session.session_id)
         has_pane = owner is not None and owner.has_pane
         return self.has_tmux(), "$ " if has_pane else None, has_pane
@@ -228,7 +229,7 @@ class SimulatedTypist(Typist):
         *,
         states: Sequence[State] = ("idle", "busy", "dialog"),
     ) -> TypingRefused | None:
-        """Ends the turn."""
+        """Ends the turn, whatever the keys are."""
         session = self._daemon.at(seat)
         if session is None:
             return TypingRefused("gone")
@@ -247,8 +248,8 @@ class SimulatedTypist(Typist):
 
 
 def _came_between(session: "TerminalSession") -> TypingRefused | None:
-    """What happened while the text stood in the input line. The real typist holds back the user's
-    keys and takes its text out again."""
+    """Why the text in the input line must not be sent after all, or None. In that case the real
+    typist, which holds back the user's keys meanwhile, deletes its text again."""
     if session.is_typing:
         return TypingRefused("draft", "the user typed")
     return TypingRefused("busy") if session.is_busy else None
@@ -278,7 +279,7 @@ class SimulatedPlaces(Places):
         """There are none: nothing of a simulation touches files of the machine."""
 
     def in_pane(self, tracked: TrackedSession, id: str) -> str:
-        """Types `segue back` into the shell."""
+        """Types `segue back` into the shell; returns why not, or ""."""
         owner = self._daemon.owner(tracked.session.session_id)
         if owner is None or not owner.has_pane or owner.process is not None:
             return "no shell waits in its pane"
@@ -287,7 +288,7 @@ class SimulatedPlaces(Places):
         return self._begin(owner, id)
 
     def in_window(self, tracked: TrackedSession, id: str, agent: str = "") -> str:
-        """Runs `segue back` in a new window."""
+        """Runs `segue back` in a new window; returns why not, or ""."""
         if not self._daemon.world.machine.has_tmux:
             raise TmuxError("no server running")
         owner = self._daemon.owner(tracked.session.session_id)

@@ -53,7 +53,7 @@ class TerminalSession:
     def __init__(self, world: Any, number: int, policy: Policy, random: Random) -> None:
         self.world, self.number, self.policy, self.random = world, number, policy, random
         self.model, self.window, self.cwd = models.MODELS[0], 200_000, f"/t{number}"
-        # With its own compaction, and without it.
+        # Whether the agent compacts by itself, and where.
         self.enforced = random.choice((None, self.window - 33_000))
         self.run_id = ""
         self.armed: set[Fault] = set()
@@ -66,7 +66,7 @@ class TerminalSession:
         self.has_pane = True
         self.is_busy = self.in_tool = self.is_scrolled = False
         self.draft = ""
-        self.held = ""  # segue's text, as long as it holds back the user's keys for it
+        self.held = ""  # segue's text in the input line, while segue holds back the user's keys
         self.typing_until = 0.0
         self.turn = 0
         self.turn_since = 0.0
@@ -180,7 +180,7 @@ class TerminalSession:
         self.draft, self.asked_for = "", ""
 
     def _end_process(self, after: After) -> None:
-        """Its process has ended."""
+        """The process ends; `after` is what it leaves behind."""
         process = self.process
         if process is None:
             return
@@ -200,7 +200,7 @@ class TerminalSession:
         daemon.changed(self, ended)
 
     def begun_by_segue(self, writes: str, prompt: str) -> None:
-        """`segue back` has become its agent."""
+        """`segue back` becomes the agent: in the session `writes`, or in a new one."""
         self.watch.begun(writes)
         if writes:
             self.talk = self.talks.get(writes, self.talk)
@@ -220,7 +220,7 @@ class TerminalSession:
             self._end_process(After(terminal="there", exit_code=1))
 
     def _hear_if(self, process: Process | None, prompt: str) -> None:
-        """The prompt on its command line: nobody types it."""
+        """The process receives the prompt of its command line, which nobody types."""
         if self.process is process:
             self.hear(prompt, by_segue=True, is_typed=False)
 
@@ -272,7 +272,7 @@ class TerminalSession:
     # The agent
 
     def hear(self, text: str, *, by_segue: bool, is_typed: bool = True) -> None:
-        """The agent receives what was submitted."""
+        """The agent receives a message: the user's, or segue's."""
         if self.process is None:
             return
         self.watch.received(text, by_segue=by_segue, is_typed=is_typed)

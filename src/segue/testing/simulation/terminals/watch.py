@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _MAX_OPEN_S = 80_000.0
 _MAX_NOTES = 600
 _MOST_WAIT_S = 900.0  # past a reset: its jitter, and others that go first
-_MOST_READING_S = 3 * 300.0 + 120.0  # to be heard, to read the document, to act on it
-_TYPING_S = 1.0  # for so long a text stands in the input line before it is sent
+_MOST_READING_S = 3 * 300.0 + 120.0  # to receive the message, to read the document, to act on it
+_TYPING_S = 1.0  # how long a text is in the input line before it is sent, at most
 _NOT_VALID = (document.check(BAD), document.check(""))
 """What is wrong with documents that cannot be used."""
 
@@ -33,15 +33,17 @@ class TerminalWatch:
         self.is_ended_by_user = False
         self.is_interrupted_by_user = False
         self.resumes: Counter[str] = Counter()  # of each session since the user's last message
-        self.messages: Counter[tuple[str, str, str]] = Counter()  # what segue said, and to whom
+        # segue's messages, by session, kind and document
+        self.messages: Counter[tuple[str, str, str]] = Counter()
         self.is_measured = True  # whether the size at which the request is read counts
         self.largest_step = 0
         # when the request was last received since the user's last message
         self.asked_at = float("inf")
-        self.notes: dict[str, int] = {}  # handoffs in progress, by id
-        self.told_at: dict[str, float] = {}  # handoffs whose new session was told to continue
-        self.spoilt_at: dict[str, float] = {}  # documents, by their user
-        self.spoilt_late: set[str] = set()  # of these, once the context was cleared
+        self.notes: dict[str, int] = {}  # the number of notes on each handoff in progress
+        # when the new session of a handoff was told to continue (awake time)
+        self.told_at: dict[str, float] = {}
+        self.spoilt_at: dict[str, float] = {}  # when the user spoiled a document
+        self.spoilt_late: set[str] = set()  # the documents spoiled after the context was cleared
 
     # What happens
 
@@ -83,12 +85,12 @@ class TerminalWatch:
             is_new = not session.talk.events
             must(is_new, "nothing is typed twice", "a session that works is told to begin anew")
             why = document.check(self.world.daemon.documents.files.get(file, ("", 0))[0])
-            # What its user does to it once the old context is gone is their word.
+            # Once the old context is gone, the user may do with the document what they want.
             must(why == "" or file in self.spoilt_late, "it can be read", f"{file}: {why}")
 
     def spoke(self) -> None:
-        """The user says something, to the agent or with a command of segue's: what segue may say is
-        counted from here."""
+        """The user says something, to the agent or with a command of segue's. The limits on what
+        segue may say count from here."""
         self.is_ended_by_user = self.is_interrupted_by_user = False
         self.resumes.clear()
         self.asked_at = float("inf")
@@ -122,7 +124,7 @@ class TerminalWatch:
         names = [c.file for c in self._cycles() if c.session_id == session.talk.id]
         whys = [document.check(files[name][0]) for name in names if name in files]
         what = f"on disk: {whys or 'none'}"
-        # A user who spoils it while the text stands in the line is faster than any check.
+        # No check can prevent that a user spoils it while the text is in the input line.
         just_now = self.world.schedule.now - _TYPING_S
         late = {name for name in names if self.spoilt_at.get(name, -1e9) > just_now}
         must("" in whys or bool(late), "cleared only with a document", what)
@@ -130,13 +132,13 @@ class TerminalWatch:
         must(not self.is_interrupted_by_user, "the user's end stays", "cleared after Ctrl+C")
 
     def pressed(self) -> None:
-        """segue ends a turn."""
+        """segue ends a turn with a key."""
         must(not self.session.is_typing, "nothing is typed while the user types", "a key")
         may = self.session.policy.auto_handoff or self._by_user()
         must(may, "only what the user allows", "a turn is interrupted, and auto_handoff is off")
 
     def begun(self, writes: str) -> None:
-        """segue restarts its agent."""
+        """segue starts an agent in place of the one that ended."""
         is_open = self.session.process is not None
         must(not is_open, "one writer a session", "a second process for a session that is open")
         self.resumed("process")
@@ -166,7 +168,7 @@ class TerminalWatch:
         self.session.say(f"the request for a document is read at {used_tokens} tokens")
 
     def compacted(self) -> None:
-        """The agent reached its own limit."""
+        """The agent compacts because its own limit is reached."""
         figures, session = self.world.figures, self.session
         figures.compactions += 1
         may = session.policy.auto_handoff and self.world.daemon.watch is not None
@@ -209,7 +211,7 @@ class TerminalWatch:
         is_ours = cycle["step"] == "needs_user" and any(why in what for why in _NOT_VALID)
         must(not is_ours, "a bad document is segue's to mend", what)
         if cycle["step"] == "needs_user" and not cycle["is_cleared"]:
-            # Much may happen until the user has seen to it: the session is asked anew then.
+            # Much may happen until the user answers, so the session may be asked again then.
             self.asked_at = float("inf")
             for key in [key for key in self.messages if key[1] == "request"]:
                 del self.messages[key]
@@ -217,7 +219,8 @@ class TerminalWatch:
             del self.notes[name]
 
     def _is_read_in_time(self, cycle: dict[str, Any]) -> None:
-        """A new session that was told to continue does so soon, or its user is asked."""
+        """Checks that a new session that was told to continue does so soon, or its user is
+        asked."""
         name, awake = cycle["id"], self.world.machine.clock.awake()
         if cycle["step"] != "resumed":
             self.told_at.pop(name, None)
@@ -231,7 +234,7 @@ class TerminalWatch:
         must(not is_late, "every handoff ends or waits for its user", what)
 
     def decided(self, verdict: str, data: dict[str, Any]) -> None:
-        """The daemon logged what is to become of a session that stopped."""
+        """The daemon logged its verdict on a session that stopped."""
         if verdict != "ask" or not str(data.get("why", "")).startswith("its agent ended, and"):
             return
         seat = (data.get("sat") or {}).get("seat") or {}
@@ -250,7 +253,7 @@ class TerminalWatch:
         self.world.figures.terminal_handoffs += 1
 
     def look(self) -> None:
-        """Called from time to time: every handoff ends, or waits for its user."""
+        """Called from time to time: checks that every handoff ends or waits for its user."""
         machine_, now = self.world.machine, self.world.schedule.now
         if machine_.awake_at > now - 7_200.0 or machine_.jumped_at > now - 90_000.0:
             return
@@ -269,7 +272,7 @@ class TerminalWatch:
             must(not is_open, "every handoff ends or waits for its user", what)
 
     def _waits_end(self, now: float) -> None:
-        """What waits for a reset does not wait much longer."""
+        """Checks that a session that waits for a reset does not wait much longer."""
         daemon, machine_ = self.world.daemon, self.world.machine
         if daemon.watch is None or machine_.clock.offset_s:
             return
@@ -284,7 +287,7 @@ class TerminalWatch:
             must(until <= reset_at + _MOST_WAIT_S, "waits end within their bound", what)
 
     def replays(self, run_id: str) -> None:
-        """Replaying the facts gives the same handoff."""
+        """Checks that replaying the facts gives the same handoffs."""
         policy = self.session.policy
         before: dict[str, TerminalHandoff] = {}
         notes: list[Any] = []
