@@ -45,7 +45,8 @@ def canonical(name: str) -> str:
 
 
 def find(name: str) -> "Profile | None":
-    """The profile of an agent by name or alias; None if segue does not know it."""
+    """The profile of an agent by name or alias; None if segue does not know it. Raises
+    BrokenPluginError."""
     key = canonical(name)
     if key not in _loaded and (profile := plugins.part(key, "profile", "PROFILE")) is not None:
         if key in BUILT_IN:
@@ -145,7 +146,8 @@ def _added_profiles() -> list["Profile"]:
 
 
 def counter(name: str) -> "Count | None":
-    """How to count an agent's session files, without loading parsers."""
+    """How to count an agent's session files, without loading the parsers of other agents; None if
+    segue cannot count them."""
     added = _loaded.get(name)
     if added is not None and added.counter is not None:
         return added.counter

@@ -44,8 +44,8 @@ def _shortened(ending: Ending) -> Ending:
 
 
 def _variations(ending: Ending, judgement: Judgement) -> Iterator[tuple[str, Ending]]:
-    """The most likely first: without the words that decided, as another kind of text, with another
-    exit code, ended by somebody else."""
+    """The changes to try, the most likely first: without the lines that decided, as another kind of
+    text, with another exit code, ended by somebody else."""
     for evidence in judgement.stop.evidence[:1]:
         without = tuple(
             replace(source, text=_without(source.text, evidence.quote))

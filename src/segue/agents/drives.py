@@ -7,7 +7,7 @@ from segue.agents import canonical, plugins
 from segue.agents.contracts.drive import Drive
 
 NAMES = plugins.built_in_with("drive")
-"""Those that come with segue."""
+"""The agents that come with segue and that it can drive."""
 
 _loaded: dict[str, Drive] = {}
 
@@ -18,7 +18,8 @@ def find(name: str) -> Drive | None:
 
 
 def built_in(name: str) -> Drive | None:
-    """The same, ignoring registrations: one that comes with segue, or a plug-in's."""
+    """Like `find`, but ignores registered drives: only one that comes with segue, or a
+    plug-in's."""
     key = canonical(name)
     if key in plugins.BUILT_IN and key not in NAMES:
         return None

@@ -43,9 +43,10 @@ _CONVERSATION = ("transcript-record", "transcript")
 _STREAMS = ("stdout", "stderr", "log")
 _RECORDED = ("stream-json", "stdout", "log", "transcript-record")
 _WHOLE_FAILED = re.compile(r"(?:session|turn|run|agent|task)[./_](?:error|failed)$")
-"""What a record of a session must say of itself, because it may also hold what a tool printed."""
+"""In a session's records, only an event that names the whole turn, run or task counts as its
+failure, because other records may contain what a tool printed."""
 _SCREENS = ("tui", "stdout")
-# Nobody types here: a mark before every line quotes the whole text.
+# Nobody types here, so a mark before every line means that the whole text is quoted.
 _PROMPTLESS = ("http-body", "log", "stderr")
 # What a server answers if nothing failed.
 _ANSWERED = re.compile(
@@ -81,12 +82,12 @@ class Source(Struct, frozen=True, kw_only=True):
     name: str = "stdout"
     first_line: int = 1
     turn: Turn | None = None
-    """Its last turn, if the source contains only records of the named agent and all of them were
+    """The source's last turn, if it contains only records of the named agent and all of them were
     already read. `text` is ignored then."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """Everything known about how a leg ended, as it was found."""
+    """Everything known about how a leg ended, before anything is interpreted."""
 
     sources: tuple[Source, ...] = ()
     agent: str | None = None
@@ -141,7 +142,8 @@ def judge(ending: Ending, reader: MessageReader, policy: Policy) -> core.Judgeme
 
 
 def _typed_exit(ending: Ending) -> str:
-    """The only word that was left behind, if it is one with which people leave."""
+    """The word with which the user left (`/exit`, `quit`), if all output consists of it; otherwise
+    ""."""
     spoken = [source.text for source in ending.sources if source.text.strip()]
     if any(source.turn is not None for source in ending.sources):
         return ""
@@ -163,7 +165,8 @@ def judge_turn(
 
 
 def needs_wordings(turn: Turn) -> bool:
-    """Whether messages in this turn have to be read: if not, no wordings need to be compiled."""
+    """Whether the verdict on this turn depends on its messages: if not, no wordings need to be
+    compiled."""
     failed = turn.failure or turn.limit or turn.compaction or turn.waiting
     return bool(failed or (turn.ended is not None and not turn.ended.ok))
 
@@ -213,7 +216,7 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
         turn = None
     if profile is None and cut.is_stream and source.channel in _RECORDED:
         events = unowned.events(found)
-        if source.channel == "log":  # there, that something is done or failed is daily bread
+        if source.channel == "log":  # there, some task or other is always done or has failed
             events = [
                 t for t in events if isinstance(t, Ended) and t.reason is StopReason.MAX_BUDGET
             ]
@@ -224,7 +227,8 @@ def _read(source: Source, agent: str | None, reader: MessageReader, policy: Poli
         turn = fold(events) if events else None
     verdict = TextVerdict()
     if profile is None and source.channel == "transcript" and markdown.is_session(text):
-        source = replace(source, channel="tui")  # its front matter is broken, so its text counts
+        # Its front matter cannot be read, so its text counts.
+        source = replace(source, channel="tui")
     # Text next to records in a session file is damage, not speech.
     if not (profile is not None and source.channel == "transcript"):
         alone = profile is None and source.channel != "transcript"
@@ -245,8 +249,9 @@ def _read_text(
     is_kept: bool = False,
     alone: bool = False,
 ) -> TextVerdict:
-    """`is_kept`: the lines are an error that a client kept in its list; an unknown one ended
-    nothing. `alone`: the text is all there is, so it may be read as a whole."""
+    """The verdict on plain lines. `is_kept`: they are an error from a client's list of its errors,
+    of which an unknown one ended nothing. `alone`: no known agent's records are with them, so the
+    text may be read as a whole."""
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     skipped = max(0, len(lines) - policy.tail_lines)
@@ -274,11 +279,11 @@ def _read_text(
         is_odd = is_faulty(source.text) or is_string(source.text)
         generic = is_odd and not is_kept
     verdict = last_message(parts, reader, source.name, generic_errors=generic)
-    if talk:  # what crashed there is something that the agent ran, not the agent
+    if talk:  # in a conversation, a crash is that of a program that the agent ran
         verdict = _without(verdict, StopReason.CRASH)
     if alone and not (dialog or is_kept):
         fields = source.channel == "http-body" and not generic and source.text.lstrip()[:1] in '{["'
-        if fields:  # nothing in it speaks of a failure, so a name of a field says nothing
+        if fields:  # nothing in it reports a failure, so the names of its fields mean nothing
             spoken = tuple(s for s in verdict.signs if not is_family(s.evidence.rule))
             verdict = replace(verdict, signs=spoken)
         verdict = temper(
@@ -308,7 +313,7 @@ def _refusal(quote: str, name: str) -> Sign:
 
 
 def _is_other(text: str) -> bool:
-    """Whether a whole JSON body has no field that an error has: it is a list, or a thing."""
+    """Whether a text is one whole JSON value without any field that errors have."""
     if text.lstrip()[:1] not in ("{", "[") or _FAILED.search(text):
         return False
     return decode(text) is not None

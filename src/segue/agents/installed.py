@@ -43,7 +43,8 @@ def native(
 def script(
     agent: str, files: Sequence[str], env: Mapping[str, str], *, is_kept: bool = True
 ) -> str | None:
-    """The same for an agent that runs in node; None also if there is no node."""
+    """Like `native`, for the script of an agent that runs in node; None also if there is no
+    node."""
     for folder in _folders(agent, env, is_kept):
         found = _first(folder, files)
         if found and _node(found, env.get("PATH")):
@@ -52,7 +53,8 @@ def script(
 
 
 def node(program: str, path: str | None = None) -> str:
-    """The node for such an agent: the one next to it, if it brought one; otherwise by the PATH."""
+    """The node that runs an agent's script: the one that is installed with it, otherwise the one on
+    the PATH."""
     return _node(program, path or os.environ.get("PATH")) or "node"
 
 

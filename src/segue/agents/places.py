@@ -17,7 +17,7 @@ _UUID = lazy_pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 
 
 def no_parent(path: str) -> str:
-    """Every file is a separate session."""
+    """For agents whose files are all separate sessions."""
     return ""
 
 
@@ -27,17 +27,17 @@ def stem(name: str) -> str:
 
 
 def unnamed(name: str) -> str:
-    """Only the records have the id."""
+    """For agents whose file names do not contain the session's id."""
     return ""
 
 
 def untold(records: "list[JSON]") -> str:
-    """The records do not name the parent."""
+    """For agents whose records do not name the parent."""
     return "?"
 
 
 def as_named(path: str, cwd: str) -> str:
-    """The records name the folder."""
+    """For agents whose records name the folder."""
     return cwd
 
 
@@ -59,8 +59,8 @@ class SessionStore(NamedTuple):
     """For a sub-agent's file: its parent's id from the path below the home; "?" if only the records
     have it; otherwise ""."""
     told_parent: "Callable[[list[JSON]], str]" = untold
-    """If only the records have it: the parent's id from the first of them; "" if there is none, "?"
-    if they do not name it."""
+    """For a file whose `parent_id` is "?": the parent's id from its first records; "" if it has no
+    parent, "?" if the records do not say."""
     folder: Callable[[str, str], str] = as_named
     """The project's folder, from the session file's path below the home and the folder in its last
     records: the agent may have moved to another folder."""
@@ -82,14 +82,14 @@ def _claude_parent(path: str) -> str:
 
 
 def _claude_told_parent(records: "list[JSON]") -> str:
-    """A sub-agent's records have its parent's session id."""
+    """The session id in a sub-agent's records, which is its parent's."""
     from segue.agents.shared.fields import text
 
     return next(filter(None, (text(record, "sessionId") for record in records)), "?")
 
 
 def _claude_folder(path: str, cwd: str) -> str:
-    """The file is in a folder named after the one in which the session began."""
+    """The folder in which the session began: the file is in a folder that is named after it."""
     slug = path.split("/")[1] if path.count("/") > 1 else ""
     above = cwd
     while above.count("/") > 0 and above != "/":
@@ -106,12 +106,13 @@ def _codex_session(name: str) -> str:
 
 
 def _codex_parent(path: str) -> str:
-    """Sub-agents' files are among all others."""
+    """Always "?", because sub-agents' files are in the same folders as all others."""
     return "?"
 
 
 def _codex_told_parent(records: "list[JSON]") -> str:
-    """The first such record is its own; a copy of its parent's history may follow."""
+    """The parent in the first "session_meta", which is the file's own; a copy of its parent's
+    history may follow."""
     from segue.agents.shared.fields import text
 
     meta = next((r for r in records if text(r, "type") == "session_meta"), None)
@@ -119,7 +120,7 @@ def _codex_told_parent(records: "list[JSON]") -> str:
 
 
 def _gemini_parent(path: str) -> str:
-    """Sub-agents' files are in a folder named after their parent."""
+    """The folder of a sub-agent's file, which is named after its parent."""
     parts = path.split("/")
     return parts[3] if len(parts) > 4 else ""
 

@@ -3,12 +3,13 @@
     [project.entry-points."segue.agents"]
     parrot = "segue_parrot"
 
-Such a package is what a folder in `segue/agents/` is: modules `profile` (`PROFILE`), and as far as
-it has them `drive` (`DRIVE`), `terminal` (`TERMINAL`), `counter` (`COUNTER`), `cast` (`CAST`). Each
-is imported when it is asked for. The built-in ones are known without looking; a test compares.
+Such a package has the modules of a folder in `segue/agents/`: `profile` (`PROFILE`), and optionally
+`drive` (`DRIVE`), `terminal` (`TERMINAL`), `counter` (`COUNTER`) and `cast` (`CAST`). Each is
+imported when it is asked for. The built-in agents are listed below instead of searched for; a test
+compares the list with the entry points.
 
-`importlib.metadata` takes 20 ms to import, on every `segue status`: so the entry points are read
-here, from the files that installers write.
+Importing `importlib.metadata` would take 20 ms of every `segue status`, so the entry points are
+read here, from the files that installers write.
 """
 
 import os
@@ -30,8 +31,8 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "kimi": (),
     "goose": (),
 }
-"""The agents that come with segue, and what each folder has besides a profile: so that nothing is
-imported to find out."""
+"""The agents that come with segue, and the modules that each folder has besides its profile, so
+that nothing has to be imported to find out."""
 _MAX_BYTES = 200_000
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)
 

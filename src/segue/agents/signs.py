@@ -16,7 +16,8 @@ class PidFiles(NamedTuple):
     """The process's start time in kernel ticks, which distinguishes it from a later process with
     the same pid."""
     started_ms: str
-    """Roughly the same by the clock, for systems without known ticks."""
+    """The process's start time in unix milliseconds, less exact, for systems whose ticks segue does
+    not know."""
     domain: str
     """The machine and pid namespace in which the pid is valid."""
     status: str

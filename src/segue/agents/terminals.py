@@ -10,7 +10,7 @@ NAMES = plugins.built_in_with("terminal")
 
 
 def find(name: str) -> Terminal | None:
-    """The terminal of an agent, by name or alias; None if segue only watches it."""
+    """The terminal of an agent, by name or alias; None if segue can only watch the agent."""
     key = canonical(name)
     if key in plugins.BUILT_IN and key not in NAMES:
         return None

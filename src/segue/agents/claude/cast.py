@@ -13,7 +13,7 @@ from segue.drill.casts import Cast, Driven, LegStart, PlayStage, clean_env
 from segue.drill.casts.installed import SCRIPT, native, newest, write
 from segue.drill.model.ask import SHELLS, Ask, Kind
 
-MODEL = "claude-sonnet-4-5"  # its window is 200,000 tokens; newer ones have a million
+MODEL = "claude-sonnet-4-5"  # its window is 200,000 tokens; newer models have a million
 _CONFIG = ".claude"
 _TAIL = "0" * 20
 _KEY = f"sk-ant-api03-{_TAIL}"

@@ -1,7 +1,7 @@
 """Counts Claude Code's transcripts, which are most of what people have: gigabytes of them.
 
-Only records with usage are decoded, and only the fields that are needed. The rest follows from
-those: a compaction lies between two replies of which the later one is smaller.
+Only records with usage are decoded, and only the fields that are needed. They show where to search
+for the rest: a compaction can only be between two replies of which the later one is smaller.
 """
 
 from typing import Any

@@ -128,7 +128,7 @@ def _halting(order: LegOrder) -> dict[str, Any]:
 
 class _Watch(StreamWatch):
     """A result ends a turn. Background work may lead to further turns with their own results; the
-    process stays for them, whether its input is closed or not."""
+    process runs until they are over, whether its input is closed or not."""
 
     def over(self, record: dict[str, Any]) -> Over:
         return "yes" if is_result(record) else "no"
@@ -160,7 +160,7 @@ def session_file(session_id: str, env: Env, cwd: str) -> str:
 
 
 def session_place(name: str, env: Env, cwd: str) -> str:
-    """In the first home, where this folder's sessions are."""
+    """The path of a session file in the first home, among the sessions of this folder."""
     if not name.endswith(".jsonl") or not is_id(name.removesuffix(".jsonl")):
         return ""
     slug = _NO_WORD.sub("-", os.path.realpath(cwd))

@@ -12,8 +12,8 @@ _ELSEWHERE = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """`.claude.json` names the account that is signed in. It is next to the config home, or inside
-    it if the user moved that."""
+    """The key, token or cloud in the environment, otherwise the account in `.claude.json`. That
+    file is next to the config home, or inside it if the user moved the home."""
     moved = env.get("CLAUDE_CONFIG_DIR", "")
     place = Path(moved) if moved else home(env) / ".claude"
     address = env.get("ANTHROPIC_BASE_URL", "")

@@ -1,4 +1,4 @@
-"""The form of records that Claude Code made and others took over: read into events.
+"""Reads records in the form of Claude Code, which other agents have adopted, into events.
 
 - the live stream of `-p --output-format stream-json` (also with partial messages, also two-way),
 - the one result object of `--output-format json`,
@@ -9,11 +9,11 @@
 theirs from it: they may rely on `errors`, `is_error`, `status`, `parts` and on each kind of record
 having a method of its own.
 
-Result records are judged by `is_error` and `terminal_reason`, never by `subtype`: an API error
-says "success" there. Transcripts have no result at all: there, a main-thread reply that ended its
-turn is the end, and is held back until it is sure that nothing of the turn follows.
+Result records are judged by `is_error` and `terminal_reason`, never by `subtype`: an API error has
+the subtype "success". Transcripts have no result at all: there, a main-thread reply that ended its
+turn is the end, and is held back until it is certain that nothing of the turn follows.
 
-All in one file: a mixture of its forms is read by one state machine.
+All in one file, because one state machine reads a mixture of all forms.
 """
 
 import re
@@ -63,7 +63,7 @@ TERMINAL = {
     "error_max_structured_output_retries": R.ERROR,
 }
 _BY_HOOK = UserExitType.TERMINATED  # the user's own hook, not a key
-# the last one: the model had already ended its turn
+# "stop_hook_prevented": a hook stopped it after the model had already ended its turn
 WELL = {"", "completed", "stop_hook_prevented"}
 
 _CODES = (  # `error`, `apiError`, `api_error_type`; invalid_request and unknown say nothing
@@ -94,7 +94,7 @@ _PREVIEW = re.compile(
     re.DOTALL,
 )
 _CLEARED = "[Old tool result content cleared]"
-# run by the client, not by the model
+# commands that the client ran, not the model
 _LOCAL = ("<local-command-", "<command-", "<bash-", "Caveat:")
 _IDLE = re.compile(  # record types that do not matter: of the stream, then of the transcript
     "control_cancel_request|command_lifecycle|keep_alive|tool_progress|auth_status|"
@@ -112,7 +112,8 @@ _IDLE_SYSTEM = re.compile(
 
 
 class _Recent:
-    """Remembers at least this many of the last ids, because a stream may run for days."""
+    """Remembers the last ids, at least `least` of them, and not all, because a stream may run for
+    days."""
 
     def __init__(self, least: int = 2_000) -> None:
         self._least = least
@@ -129,7 +130,7 @@ class _Recent:
 
 
 class Reader:
-    """Reads one stream or file, and remembers what a single record cannot know."""
+    """Reads one stream or file. It remembers the context that single records do not have."""
 
     errors: ClassVar[dict[str, R]] = ERRORS
 
@@ -159,7 +160,7 @@ class Reader:
         if data.get("isSidechain") is True:
             return  # a sub-agent's: its errors and tokens are not the session's
         if data.get("parent_tool_use_id") and text(data, "parent_tool_use_id"):
-            return  # the same
+            return  # also a sub-agent's, in the stream
         session = cwd = ""
         if "sessionId" in data:
             session, cwd = text(data, "sessionId"), text(data, "cwd")
@@ -199,7 +200,7 @@ class Reader:
                 yield from self.client_error(data, message, text(data, "error", "type"))
             case "":
                 yield from self.untyped(data)
-            case _ if is_result(data):  # by another name
+            case _ if is_result(data):  # a result whose type has another name
                 yield from self.result(data)
             case _ if not _IDLE.fullmatch(kind):
                 yield ev.Other(kind=kind, known=False, **self.here)
@@ -222,7 +223,7 @@ class Reader:
         self.held = None
 
     def leave(self) -> Events:
-        """The user typed /exit: the end, unless the turn already had one."""
+        """The user typed /exit: the end of the session, unless its turn had already ended."""
         if self.held is None and not self.failed:
             exit_type = UserExitType.EXIT_COMMAND
             yield ev.Ended(
@@ -242,8 +243,8 @@ class Reader:
             words = words or text(data, "error", "message")
         error = data.get("isApiErrorMessage", data.get("is_api_error_message"))
         if model == "<synthetic>" and error is None:
-            # Not the model: what a local command printed, a filler on resume ("No response
-            # requested."), and in old versions also errors, with nothing that says so.
+            # Not the model's words: the output of a local command, a filler on resume ("No response
+            # requested."), and in old versions also errors that are not marked as such.
             error = words not in ("", "No response requested.") and stop != "end_turn"
         if code or error or self.is_error(words):
             yield from self.client_error(data, words, code)
@@ -269,7 +270,8 @@ class Reader:
             self.has_replied, self.failed = True, ""
 
     def called(self, name: str, call: str, given: JSON) -> ev.ToolCall:
-        """A tool call; shell calls are remembered as such."""
+        """The event for a tool call; calls of a shell are remembered, so that their results can be
+        searched for failing tests."""
         command = text(given, "command")
         if command:
             self.commands[call] = name
@@ -588,15 +590,15 @@ def _goes_on(outcome: Any, words: str) -> bool:
 
 
 def _unasked(data: JSON) -> bool:
-    """Whether the model was never asked: a "success" with turns but no API time and no stop
-    reason."""
+    """Whether the client answered without the model: a "success" with turns, but without API time
+    and a stop reason."""
     silent = data.get("stop_reason", "") is None and number(data, "duration_api_ms") == 0
     return silent and (whole(data, "num_turns") or 0) > 0
 
 
 def _asks_for_permission(data: JSON, words: str) -> bool:
-    """Whether a tool was denied, and the agent's last words say so or there are none: else it went
-    on without that tool."""
+    """Whether a tool was denied, and the agent's last words are about that or there are none;
+    otherwise the agent continued without the tool."""
     asks = not words or _PERMISSION.search(words[:_WORDS_CHARS] + "\n" + words[-_WORDS_CHARS:])
     return bool(asks and items(data, "permission_denials"))
 
@@ -614,8 +616,8 @@ def is_stop_failure(data: JSON) -> bool:
 
 
 def is_result(data: JSON) -> bool:
-    """Whether this is the end of a turn, under any name: it says whether something went wrong, and
-    what."""
+    """Whether this record is the end of a turn, whatever its type is called: it states whether the
+    turn failed."""
     if data.get("type") == "result":
         return True
     tells = isinstance(data.get("is_error"), bool) and ("subtype" in data or "result" in data)

@@ -1,13 +1,13 @@
 """Claude Code 2.1.325, as measured in tmux.
 
-- A prompt box stands between two rules; what is above it is the conversation, below it hints.
-- `/clear` begins a new session within 0.1 s: the pid file has its id at once, and its file is
-  there. The process stays.
-- Escape interrupts, kills the tool, and then sends what was queued meanwhile. What is submitted in
-  a turn is queued and reaches the model after the running tool.
-- Ctrl+U takes a (shown) line away to its start, Ctrl+K the line break after it.
+- The prompt box is between two rules; the conversation is above it, and hints are below it.
+- `/clear` begins a new session within 0.1 s: the pid file has its id at once, and its file exists.
+  The process remains.
+- Escape interrupts, kills the tool, and then sends the queued messages. A message that is submitted
+  during a turn is queued and reaches the model after the running tool.
+- Ctrl+U deletes a (shown) line to its start, Ctrl+K the line break after it.
 - A paste of four lines or of more than 800 characters is folded. Enter may follow at once.
-- Escape also cancels its own going on after a limit, and says No to a permission.
+- Escape also cancels the agent's plan to continue after a limit, and says No to a permission.
 """
 
 import re

@@ -13,7 +13,7 @@ from segue.drill.casts import Cast, Driven, LegStart, PlayStage, clean_env
 from segue.drill.casts.installed import SCRIPT, native, newest, write
 from segue.drill.model.ask import Ask, Kind
 
-MODEL = "gpt-5.5"  # newer ones have no plain shell tool
+MODEL = "gpt-5.5"  # newer models have no plain shell tool
 _CONFIG = ".codex"
 _COMPACTS = "You are performing a CONTEXT CHECKPOINT COMPACTION"
 _FLAGS = ("--dangerously-bypass-approvals-and-sandbox",)

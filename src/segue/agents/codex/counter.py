@@ -1,8 +1,8 @@
 """Counts Codex's rollout files.
 
-The first bytes of each line say what it is, so most lines are skipped after a look at those. A
-token count has the last request and the thread's sum. It is repeated without a request, so it
-counts only if the sum has changed.
+The first bytes of each line show its type, so most lines are skipped after these bytes. A token
+count has the last request and the thread's sum. It is repeated without a new request, so it counts
+only if the sum has changed.
 """
 
 import re
@@ -206,8 +206,8 @@ class CodexCounter:
         self.ledger.add(key if at_ms else 0, at_ms, model, 0, fresh, output, cached, written)
 
     def hear(self, stamp: str, limits: _Limits) -> None:
-        """Takes limits. A reply without the headers overwrites them with nulls, so the last value
-        that says something counts, for each window."""
+        """Takes limits. After a reply without the headers they are null, so the last value that is
+        not null counts, for each window."""
         is_reached = bool(limits.rate_limit_reached_type)
         for place, plan in (("primary", limits.primary), ("secondary", limits.secondary)):
             if plan is not None and plan.used_percent is not None:

@@ -104,7 +104,7 @@ def session_file(session_id: str, env: Env, cwd: str) -> str:
 
 
 def session_place(name: str, env: Env, cwd: str) -> str:
-    """In the folder of the day in its name."""
+    """The path of a session file in the first home: in the folder of the day in its name."""
     found = _ROLLOUT.fullmatch(name)
     return os.path.join(homes("codex", env)[0], "sessions", *found.groups(), name) if found else ""
 

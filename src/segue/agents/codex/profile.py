@@ -8,10 +8,11 @@ Forms read, alone or mixed:
 - notifications of `codex app-server`: `{method, params}`, and the older `{id, msg}` stream
 - what `notify` programs get: `{"type": "agent-turn-complete", …}`
 
-All of them tell the same story in other spellings, so names and keys are brought to one spelling
-first. The exec stream never says how full the context is; the session file and the server do.
+All of them report the same events in different spellings, so names and keys are converted to one
+spelling first. The exec stream never says how full the context is; the session file and the server
+do.
 
-All in one file: its forms are spellings of one story, read by one reader.
+All in one file, because one reader reads all forms.
 """
 
 import re
@@ -94,23 +95,23 @@ _QUIET_ITEMS = {"error", "reasoning", "todo_list", "plan", "hook_prompt", "sub_a
 
 
 class _State:
-    """What must be remembered between records."""
+    """What the parser remembers between records."""
 
     def __init__(self) -> None:
         self.window: int | None = None
         self.size: tuple[int, int | None] | None = None  # the last Usage, because records repeat it
-        self.total = 0  # of the thread so far; never decreases by itself
-        self.unspent = 0  # the part of it that a full window added to the token counts' sum
+        self.total = 0  # tokens of the thread so far; never decreases by itself
+        self.unspent = 0  # the part of `total` that a full window added to the sum
         self.model = ""
         self.limits: dict[str, Limit] = {}
         self.resets_at: float | None = None  # of a plan window that was used up in this turn
-        self.failed = False  # there was an error in this turn, and no reply since
+        self.failed = False  # there was an error in this turn, and no reply after it
         self.summarising = False
-        self.compacted = False  # already reported: up to three records describe one compaction
+        self.compacted = False  # reported already: up to three records describe one compaction
         self.running: set[str] = set()
         self.children: set[str] = set()  # threads of sub-agents
         self.shells: set[str] = set()  # shell calls without a result yet
-        self.sandbox = ""  # of this turn
+        self.sandbox = ""  # the sandbox mode of this turn
 
     def begin(self) -> None:
         self.failed = self.summarising = self.compacted = False
@@ -287,8 +288,8 @@ def _token_count(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def split_parts(usage: JSON) -> Spend:
-    """Codex's input includes what was read from and written to the cache; reasoning is part of the
-    output."""
+    """The four parts of a usage. Codex's input includes what was read from and written to the
+    cache; its output includes the reasoning."""
     return split_prompt(
         amount(usage, "input_tokens"),
         amount(usage, "cached_input_tokens"),
@@ -304,7 +305,8 @@ def _measured(usage: JSON) -> bool:
 
 
 def _token_usage_record(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """Written as soon as the reply arrives; the token count follows only after the tools."""
+    """The size after a reply. This record is written as soon as the reply arrives; the token count
+    follows only after the tools."""
     if not state.summarising:
         used = whole(payload, "usage", "total_tokens") or 0
         spent = amount(payload, "thread_token_usage", "total_tokens")
@@ -326,7 +328,7 @@ def _usage(
 
 
 def _rate_limits(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """Nulls overwrite earlier values (a reply without the headers), so they are skipped."""
+    """The plan's limits. After a reply without the headers they are null, and skipped."""
     limits = obj(payload, "rate_limits")
     reached = bool(text(limits, "rate_limit_reached_type"))
     for place in ("primary", "secondary"):
@@ -424,7 +426,7 @@ def _turn_completed(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
 
 
 def _asks(state: _State, payload: JSON, put: Put) -> Iterator[Event]:
-    """It waits for an approval or an answer; nothing follows until it gets one."""
+    """The agent waits for an approval or an answer; nothing follows until it gets one."""
     yield Failure(reason=StopReason.NEEDS_USER, code="approval_requested", **put)
 
 

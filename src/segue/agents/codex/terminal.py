@@ -1,12 +1,12 @@
 """Codex 0.166.0, as measured in tmux.
 
-- `/clear` begins a new session. `/new` asks where it shall run, in a git repository. The new id is
-  locked at once (`thread-writer-locks`); its file comes with the first prompt.
-- For a quarter of a second between an answer's text and its tool, nothing says that a turn runs:
-  hence `steady_s`.
+- `/clear` begins a new session; in a git repository, `/new` asks where to run it. The new id is
+  locked at once (`thread-writer-locks`); its file is created with the first prompt.
+- For a quarter of a second between an answer's text and its tool, nothing shows that a turn is
+  running: hence `steady_s`.
 - Escape interrupts and leaves tools running in the background. With nothing to interrupt, the
   second Escape opens the transcript. In the chooser at the start (a new model), Escape confirms.
-- What is submitted in a turn waits for the running tool.
+- A message that is submitted during a turn waits for the running tool.
 - A paste of more than 1,000 characters is folded; lines are not counted. Enter may follow a paste
   at once; after letters that were typed fast, it is taken for a line break.
 """

@@ -14,7 +14,7 @@ Put = dict[str, Any]  # where and at
 _GIVEN = ("server", "tool", "arguments", "query", "changes", "path", "prompt")  # of other tools
 _EXIT = re.compile(r"(?:Process exited with code|Exit code:) (-?\d{1,10})\b")
 _REJECTED = "rejected by user approval settings"
-"""How the client's own message ends where it would have asked."""
+"""How the client's own message ends when a call would have needed an approval."""
 _READ_ONLY = "Read-only file system"
 _SHOWS = "Output:\n"
 _RUNS_ON = "Process running with"  # in the background
@@ -48,7 +48,7 @@ def _item_result(item: JSON) -> str:
 
 
 def item_outcome(kind: str, item: JSON, sandbox: str, put: Put) -> ToolResult:
-    """The outcome of an item."""
+    """The result that a completed item describes. `sandbox` is the turn's sandbox mode."""
     status, code = text(item, "status"), whole(item, "exit_code")
     output = text(item, "aggregated_output") if kind == "command_execution" else ""
     return ToolResult(

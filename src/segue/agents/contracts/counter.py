@@ -1,8 +1,8 @@
 """Counts a session file from its first byte to its last, and can continue where it left off.
 
-The current size of a context is at the end of a file; what was spent, which files were changed
-and what is still to do are spread all over it. A counter takes in whole lines and keeps a
-`Tally` and a `Ledger`; both go into the index, so that tomorrow only new bytes are read.
+The current size of a context is at the end of a file, but the spend, the changed files and the
+todos are spread all over it. A counter reads whole lines and fills a `Tally` and a `Ledger`. Both
+are stored in the index, so that the next time only new bytes are read.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,27 +44,28 @@ class Tally(Struct, kw_only=True):
     memory: dict[str, Any] = field(default_factory=dict)
 
     def changed(self, path: str) -> None:
-        """A tool wrote to this file."""
+        """Counts a change of this file by a tool."""
         if path and (path in self.files or len(self.files) < _FILES_KEPT):
             self.files[path] = self.files.get(path, 0) + 1
 
     def seen_at(self, at: float | None) -> None:
-        """A record has this time."""
+        """Takes a record's time into account; the earliest is when the session began."""
         if at is not None:
             self.started_at = at if self.started_at is None else min(at, self.started_at)
 
 
 class Counter(Protocol):
-    """Takes in whole lines, in order. Never raises, whatever they contain."""
+    """Reads whole lines, in order. Never raises, whatever they contain."""
 
     tally: Tally
     ledger: Ledger
 
     def feed(self, data: bytes, size: int) -> None:
-        """Takes in the lines that are in the first `size` bytes."""
+        """Reads the lines in the first `size` bytes."""
 
     def close(self) -> None:
-        """The file ends here for now; more lines may follow later."""
+        """Completes the tally and the ledger, because the file ends here for now. Another counter
+        may continue from them when the file has grown."""
 
 
 Count = Callable[[Tally, Ledger], Counter]
@@ -117,7 +118,7 @@ class RecordCounter:
         """Nothing is held back."""
 
     def count(self, record: JSON) -> None:
-        """Takes one record in."""
+        """Counts one record."""
         raise NotImplementedError
 
     def count_reply(
@@ -130,7 +131,8 @@ class RecordCounter:
         side: bool = False,
         ends_turn: bool = False,
     ) -> None:
-        """One request."""
+        """Adds one request to the ledger. A later one with the same key is the same request; ""
+        is no key."""
         flags = (SIDE if side else 0) | (ENDS_TURN if ends_turn else 0)
         self.ledger.add(
             key_of(key.encode("utf-8", "replace")) if key else 0,

@@ -32,12 +32,12 @@ class LegOrder(Struct, frozen=True, kw_only=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """How to start it."""
+    """How to start the agent's process for a leg."""
 
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)  # in addition to the user's own
     files: dict[str, str] = field(default_factory=dict)  # written to the leg's folder first
-    input: bytes = b""  # sent at once
+    input: bytes = b""  # sent to the process as soon as it runs
     stays_open: bool = False
     """Whether its input stays open for messages and the interrupt; otherwise it is closed after
     `input`."""
@@ -85,17 +85,17 @@ class Drive(Struct, frozen=True, kw_only=True):
     message is part of the conversation. It reaches the model at the next boundary, without an
     interrupt."""
     message_adds_bytes: int = 0
-    """The size of what it puts around a message that comes while it works."""
+    """The size of the text that it adds to a message that arrives while it works."""
     interrupt: bytes = b""  # input that stops the turn and leaves the process able to continue
     interrupt_signal: str = "SIGINT"  # if there is no such input: the gentlest way to end it
     works_on_compacted: bool = False
     """Its own compaction comes in the middle of a turn and leaves only a summary, which it acts on
     at once. Before that, it must be told what the summary left out, or it repeats work."""
     compaction_mark: bytes = b""
-    """What every line of the session file has that tells of its own compaction, if its stream does
-    not; b"": the stream does, or `calls_from` is the file."""
+    """Part of every line of the session file that reports its own compaction, for an agent whose
+    stream does not report it. b"": the stream does, or `calls_from` is the file."""
     halt_chars: int = 0
-    """How long a text it can be given between its own compaction and its next request
+    """The longest text that it accepts between its own compaction and its next request
     (`agents/shared/halts`); 0: it does not wait for one."""
     resumes: bool = True
     resume_factor: float = 1.0  # how much larger a session is once it was resumed

@@ -50,16 +50,17 @@ class RefusedCall(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     cwd: str = ""
     env: Env = {}
-    flags: tuple[str, ...] = ()  # those that it had
+    flags: tuple[str, ...] = ()  # the flags with which the agent was started
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
     """How to find out what an agent may do, and how to allow more."""
 
     look: Callable[[Sequence[str], Env, str], Access] | None
-    """Determined from the user's flags, the environment and the working folder. None if unknown."""
+    """What it may do, by the user's flags, the environment and the working folder. None: nobody
+    knows."""
     grants: Callable[[RefusedCall], tuple[Grant, ...]]
-    """What would allow this, the narrowest first."""
+    """The grants that would allow such a call, the narrowest first."""
 
 
 def values(flags: Sequence[str], *names: str, many: bool = False) -> list[str]:
@@ -101,7 +102,8 @@ def has(flags: Sequence[str], *names: str) -> bool:
 
 
 def programs(command: str) -> tuple[str, ...]:
-    """The programs that a shell command starts, if that is plain; () if it is not."""
+    """The programs that a shell command starts; () if they cannot be told with certainty, or are
+    many."""
     found: dict[str, None] = {}
     for part in _PARTS.split(command):
         words = [word for word in part.split() if not _ASSIGNED.fullmatch(word)]
@@ -147,7 +149,8 @@ def read_text(path: Path | str) -> str:
 
 
 def is_filled(path: Path | str) -> bool:
-    """Whether there is a file that contains more than an empty object. It is not opened."""
+    """Whether there is a file with more than an empty object in it, by its size: it is not
+    opened."""
     try:
         return os.stat(path).st_size > 2
     except (OSError, ValueError):

@@ -60,7 +60,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     store: SessionStore | None = None
     """Where a plug-in's sessions are; those of built-in agents are in `segue.agents.places`."""
     counter: "Count | None" = None
-    """Counts a plug-in's session files; those of built-in agents are in `segue.agents.counters`."""
+    """How to count a plug-in's session files; a built-in agent has `COUNTER` in its `counter`
+    module."""
     signs: Signs | None = None
     """How to detect that a plug-in's agent is running; those of the built-in ones are in
     `segue.agents.signs`."""
@@ -68,6 +69,6 @@ class Profile(Struct, frozen=True, kw_only=True):
     """The windows that this agent uses if its records do not say, by the beginning of the model's
     name; they come before the common table. "" is its window for unknown models."""
     window_in: Callable[[dict[str, Any], str], int | None] | None = None
-    """The window of a model according to the agent's own config file (`Store.configs`)."""
+    """The window of a model according to the agent's own config file (`SessionStore.configs`)."""
     enforced: Callable[[int], int | None] = no_limit
     """The size at which it compacts or refuses by itself, given its window; None if it does not."""

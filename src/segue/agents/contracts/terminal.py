@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from segue.core.terminals.screen import PaneCapture, Screen
 
 Resumed = Callable[[str, str, str, Sequence[str]], tuple[str, ...]]
-"""Program, session id, prompt ("": none), kept flags → argv."""
+"""The arguments that resume a session, by program, session id, prompt ("": none), kept flags."""
 Begun = Callable[[str, str, Sequence[str]], tuple[str, ...]]
-"""Program, prompt ("": none), kept flags → argv."""
+"""The arguments that begin a new session, by program, prompt ("": none), kept flags."""
 
 
 class Terminal(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Terminal(Struct, frozen=True, kw_only=True):
     settle_s: float = 0.4  # the pause between the text and `submit`
     steady_s: float = 0.2  # how long a screen must stay idle before it counts as idle
     takes_paste: bool = True
-    """Bracketed paste; a long one may be shown folded ("[Pasted text #1 +12 lines]")."""
+    """Whether it accepts bracketed paste; it may fold a long one ("[Pasted text #1 +12 lines]")."""
     resume_argv: Resumed
     new_argv: Begun
     resumes_with_prompt: bool = True

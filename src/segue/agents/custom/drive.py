@@ -38,14 +38,14 @@ class Custom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: dict[str, str] = field(default_factory=dict)  # added to the user's own
     home: str = ""  # with `like`: where its sessions are, if not in that agent's home
     resume: tuple[str, ...] = ()
-    """The same with `{session}`, to continue a session; without it, only new sessions are
-    possible."""
+    """Like `command`, with `{session}`, to continue a session; () if the program can only start new
+    ones."""
     session: str = ""  # RE2: its one group is the session's id in a line of its output
     done: str = ""  # RE2: a line that says that the task is done
     failed: str = ""  # RE2: a line that says that the task failed
 
     def __post_init__(self) -> None:
-        """Refuses nonsense, naming it."""
+        """Raises ValueError, with one line that names the key, if the settings make no sense."""
         if not self.command and not self.like:
             raise ValueError("`command` is missing: the program and its arguments, as a list")
         if self.command and not self.command[0].strip():
@@ -60,7 +60,8 @@ class Custom(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def drive_of(name: str, custom: Custom) -> Drive:
-    """How it is driven. Raises ConfigError."""
+    """How to drive the user's agent with this name. Raises ConfigError if its settings do not fit
+    together."""
     known = drives.built_in(custom.like or name)
     if custom.like and known is None:
         raise ConfigError(
@@ -111,7 +112,8 @@ def _like(known: Drive, custom: Custom) -> Drive:
 def _seen_by(
     permissions: Permissions, custom: Custom, environment: Callable[[Env], Env]
 ) -> Permissions:
-    """What another program may do is unknown, because it may be a container."""
+    """The known agent's permissions, looked up in the right environment. With the user's own
+    `command`, what it may do is unknown, because that may start a container."""
     look = permissions.look
     if custom.command or look is None:
         return replace(permissions, look=None)
@@ -119,7 +121,7 @@ def _seen_by(
 
 
 def _home(agent: str, home: str) -> dict[str, str]:
-    """The variable that moves an agent's home."""
+    """The environment variable that moves an agent's home there; {} if there is none."""
     store = stores().get(agent)
     if not home or store is None or not store.variables:
         return {}

@@ -27,7 +27,8 @@ class GeminiCounter(RecordCounter):
                 self.reply(message)
 
     def compacted(self, summary: str) -> None:
-        """A resumed session brings its summary along, so only another one is new."""
+        """Counts a compaction, unless its summary is the one before: a resumed session repeats
+        it."""
         if summary != self.tally.memory.get("summary"):
             self.tally.compactions += 1
             self.tally.memory["summary"] = summary

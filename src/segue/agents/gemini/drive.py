@@ -121,7 +121,7 @@ def _is_stub(file: str) -> bool:
 
 
 def _records(file: str) -> Iterator[dict[str, Any]]:
-    """The readable records, as far as they are consumed."""
+    """The readable records of a file, read only as far as the caller needs them."""
     with suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with suppress(ValueError):

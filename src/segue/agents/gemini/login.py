@@ -9,7 +9,7 @@ from segue.agents.contracts.permission import home, read_json
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """`google_accounts.json` has the address of the active account."""
+    """The key in the environment, otherwise the active account in `google_accounts.json`."""
     place = Path(env.get("GEMINI_CLI_HOME") or home(env)) / ".gemini"
     found = str(os.path.realpath(place))
     address = env.get("GOOGLE_GEMINI_BASE_URL", "")

@@ -9,10 +9,10 @@ Forms read:
   object with all `messages`.
 
 The session file has no closing record: a reply is written before its tool calls are, so the last
-text may be an answer or the words before a tool that never came back. It is read as a log, not
-for the history it leaves: `$set.messages` drops failed prompts and errors, which are the story.
+text may be an answer or the words before a tool that never returned. It is read as a log, not for
+the history that it results in: `$set.messages` drops failed prompts and errors, which matter here.
 
-All in one file: its forms hold the same messages, read by one reader.
+All in one file, because one reader reads the messages of all forms.
 """
 
 import re
@@ -119,11 +119,11 @@ class _State:
         self.asking: set[str] = set()  # calls that need approval and have no result yet
         self.summaries: set[str] = set()
         self.new_turn()
-        # the input may start in the middle, which is no reason to doubt a success
+        # The input may start in the middle of a turn, which is no reason to doubt a success.
         self.spoke = True
 
     def new_turn(self) -> None:
-        self.spoke = False  # text since the last tool result
+        self.spoke = False  # there was text since the last tool result
         self.failed = False
         self.loop = ""
         self.hook_stop = False
@@ -263,7 +263,7 @@ def _result(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 def _success(tokens: int, mark: JSON, state: _State) -> Ended:
     """The end of a turn. Status "success" and exit code 0 prove nothing: the turn must have ended
-    in words.
+    with text.
 
     `tokens` is the sum over all requests, so it can only rule out the guard; the session file's
     last size is exact.
@@ -334,7 +334,7 @@ def _header(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 def _set(change: JSON, mark: JSON, state: _State) -> Iterator[Event]:
     """A new history, which only a compression causes.
 
-    A resumed session brings its summary along, so only a summary that was not there before is new.
+    A resumed session repeats its summary, so only a summary that was not there before is new.
     """
     mark = {**mark, "at": instant(change.get("lastUpdated"))}
     for message in items(change, "messages"):
@@ -490,7 +490,8 @@ def _cut_off(state: _State) -> Iterator[Event]:
 
 
 def parts(tokens: JSON) -> Spend:
-    """Prompt (including the cached part), answer and thoughts."""
+    """The parts of a request's tokens. The prompt includes the cached part; the output is answer
+    and thoughts."""
     output = amount(tokens, "output") + amount(tokens, "thoughts")
     return split_prompt(amount(tokens, "input"), amount(tokens, "cached"), output)
 

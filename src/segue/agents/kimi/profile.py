@@ -46,8 +46,8 @@ def _reply(words: str, calls: list[object], where: str) -> Iterator[Event]:
 
 
 def knows(record: JSON) -> bool:
-    """Whether this is certainly Kimi's record. Its messages look like everybody's; only the hint is
-    distinctive."""
+    """Whether this is certainly Kimi's record. Its messages look like those of other agents; only
+    its session records are distinctive."""
     return record.get("role") == "meta" and text(record, "type").startswith("session.")
 
 

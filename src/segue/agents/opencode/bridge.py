@@ -1,6 +1,6 @@
 """`opencode serve` as a process that takes and writes JSON lines.
 
-    python -I -S opencode.py [--session|--model|--agent|--variant X]… -- program [flags]
+    python -I -S bridge.py [--session|--model|--agent|--variant X]… -- program [flags]
 
 Takes `{"type":"prompt","text":…,"key":…}` and `{"type":"abort"}`; a key comes back as the
 `metadata.segue` of the prompt's part. Writes the events of its session, and of the sessions below
@@ -8,17 +8,17 @@ it, as the server sent them, and records of its own in the same form, `{type, pr
 
 - `bridge.session` {id, version}: the session is open
 - `bridge.model` {provider, model, window, output}: before the first usage of a model
-- `bridge.long_wait` {sessionID, message, until, wait_s}: it sits out a wait of over a minute
-- `bridge.idle` {}: the server is idle, and did not say so
-- `bridge.error` {about, status, message, key}: the server did not take something
-- `bridge.closing` {while}: ended by us while it waited ("retry") or asked the user ("asked")
+- `bridge.long_wait` {sessionID, message, until, wait_s}: the agent waits for more than a minute
+- `bridge.idle` {}: the server is idle, and did not report it
+- `bridge.error` {about, status, message, key}: the server refused a request
+- `bridge.closing` {while}: the bridge ends the agent while it waits ("retry") or asks ("asked")
 - `bridge.server_exited` {exit_code, was_up}
 
 At the end of its input it waits until the session is idle, or ends it where it would wait for the
 user or for longer than a minute. Exit code: 0 if the last turn ended well, else 1; 128 + the
 signal's number after a signal.
 
-All in one file: it is run alone, without the package.
+All in one file, because it runs alone, without the package.
 """
 
 import base64
@@ -37,10 +37,10 @@ from urllib.parse import urlsplit
 
 START_S = 180.0  # a first start may migrate a database, or look for packages in vain for 70 s
 CALL_S = 60.0
-ABORT_S = 5.0  # at the end, when nobody waits for it any longer
+ABORT_S = 5.0  # for an abort at the end, whose answer matters to nobody
 GRACE_S = 3.0
 LOOK_S = 5.0  # how often the server is asked whether it is still busy
-QUIET_LOOKS = 12  # it may take its time before it starts
+QUIET_LOOKS = 12  # how many looks may find the server idle before it starts on a prompt
 SILENT_S = 60.0  # the event stream has a heartbeat every 10 s
 LONG_S = 60.0
 TRIES = 3
@@ -87,15 +87,15 @@ class Bridge:
         self.opened_ms = 0.0
         self.models: set[tuple[str, str]] = set()
         self.limits: JSON | None = None
-        self.pending: set[str] = set()  # prompts that were sent and not seen yet
+        self.pending: set[str] = set()  # prompts that were sent, but not yet seen in the events
         self.is_busy = False
-        self.is_closing = False  # no more input
+        self.is_closing = False  # the input has ended
         self.has_failed = False
         self.waits: set[str] = set()  # sessions in a long wait
         self.asked: set[str] = set()  # questions to the user
         self.quiet_looks = 0
         self.passed_on: dict[str, str] = {}  # by message or part: what was last passed on
-        self.again: set[str] = set()  # already passed on by us, and still to come from the stream
+        self.again: set[str] = set()  # passed on after a gap; may still arrive as events
         self.prompts = 0
         self.signals = 0
         self.is_calling = False
@@ -457,8 +457,8 @@ class Bridge:
             self.again.add(known)
 
     def _is_at_work(self) -> bool:
-        """Whether the server says that it is busy. If it does not answer, no: it is about to be
-        ended."""
+        """Whether the server says that the session is busy; False if it does not answer, because
+        it is about to be ended."""
         try:
             self.is_busy = self.session in self._call("GET", "/session/status")
         except (OSError, http.client.HTTPException, RefusedError):
@@ -466,8 +466,8 @@ class Bridge:
         return self.is_busy
 
     def _look(self) -> None:
-        """Asks whether the server is idle if it should have said so: an unknown agent is an error
-        that no event follows."""
+        """Asks the server whether it is idle, in case it did not report that: no event follows some
+        errors, such as an unknown agent."""
         if not self.is_busy and not self.pending:
             return
         try:
@@ -485,7 +485,7 @@ class Bridge:
             self._tell("bridge.idle")
 
     def _close(self) -> None:
-        """Ends it if nothing more can come."""
+        """Ends the server if the input has ended and nothing more can follow."""
         if not self.is_closing or self.pending:
             return
         if self.asked or self.waits:
@@ -568,7 +568,8 @@ def _message(body: bytes) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Options come in pairs, before the command."""
+    """Runs the bridge; returns the exit code. Options come in pairs, before `--` and the
+    command."""
     place = argv.index("--") if "--" in argv else len(argv)
     named, command = argv[:place], argv[place + 1 :]
     pairs = zip(named[::2], named[1::2], strict=False)

@@ -17,7 +17,7 @@ which takes 1.8 of 4.4 CPU seconds at each start."""
 
 
 def _files() -> tuple[str, ...]:
-    """The best binary may need a newer processor than this machine's."""
+    """The binaries that this machine can run, the best first."""
     plain, old = f"opencode-linux-{ARCH}", f"opencode-linux-{ARCH}-baseline"
     names = (plain, old) if ARCH != "x64" or _has_avx2() else (old,)
     return tuple(f"{name}{libc}/bin/opencode" for name in names for libc in ("", "-musl"))

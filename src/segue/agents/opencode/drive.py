@@ -30,8 +30,8 @@ _REFUSED = {
 
 
 def files() -> tuple[str, ...]:
-    """Its binaries below a node_modules folder, the best first; that one may need a newer
-    processor."""
+    """The binaries that this machine can run, as patterns below a node_modules folder, the best
+    first."""
     plain, old = f"opencode-{SYSTEM}-{ARCH}", f"opencode-{SYSTEM}-{ARCH}-baseline"
     names = (plain, old) if (SYSTEM, ARCH) != ("linux", "x64") or _has_avx2() else (old,)
     return tuple(f"{name}{libc}/bin/opencode" for name in names for libc in ("", "-musl"))
@@ -128,9 +128,9 @@ class _Watch(StreamWatch):
         return "yes" if kind in _OVER else "no"
 
     def confirmed_key(self, record: dict[str, Any]) -> str:
-        """The key of a message that the model has read. Messages are accepted at once and read by
-        the first reply to them; a reply in progress knows nothing of them. `parentID` says what a
-        reply answers."""
+        """The key of a message that the model has read. The server accepts messages at once, but
+        only the first reply to them shows that they were read: a reply in progress does not know
+        them. `parentID` says what a reply answers."""
         part, info = (obj(record, "properties", key) for key in ("part", "info"))
         if key := text(part, "metadata", "segue"):
             self._taken[text(part, "messageID")] = key

@@ -9,7 +9,7 @@ from segue.agents.contracts.permission import home, read_json, values
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """The provider is the part before the model's name."""
+    """The account by its home, and by the provider in the name of the model, if one is set."""
     config = Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "opencode"
     data = Path(env.get("XDG_DATA_HOME") or home(env) / ".local/share") / "opencode"
     model = next(reversed(values(flags, "-m", "--model")), "")

@@ -3,17 +3,17 @@
 Forms read:
 
 - `opencode run --format json`: `{type, timestamp, sessionID, part | error}`
-- events of `opencode serve`: `{type, properties}`, and what `bridges/opencode` adds to them
+- events of `opencode serve`: `{type, properties}`, and the records that `opencode/bridge` adds
 - stored messages: rows of the database as `{table, …, data}`, the same without the wrapper,
   what the server answers (`{info, parts}`) and `opencode export` (`{info, messages}`)
 
-Rows come table by table, so stored messages are gathered, put in order and told at the end.
+Rows come table by table, so stored messages are collected, sorted and reported at the end.
 
-`run` has no closing record, continues after an error without a word, and prints the summary of a
+`run` has no closing record, continues silently after an error, and prints the summary of a
 compaction as if it were an answer. So the end of a step is held back until it is known not to be
-the summary's, and an error is only ever a `Failure`: what comes after it decides.
+the summary's, and an error is only a `Failure`: what follows it decides.
 
-All in one file: its forms hold the same messages, read by one reader.
+All in one file, because one reader reads the messages of all forms.
 """
 
 import json
@@ -113,13 +113,13 @@ class _Teller:
         self.summed: set[str] = set()  # messages whose summary was reported
         # the last words and the end of a step, which may be a summary's
         self.step: list[Event] = []
-        self.last: Event | None = None  # an end, if nothing follows
+        self.last: Event | None = None  # the end of the turn, if nothing follows
         self.overflow = False  # in the output of `run`, the next step is then the summary's
         self.manual = False  # the user asked for the compaction: the turn ends with it
         self.rejected = False
         self.clock: float | None = None
         self.windows: dict[str, int] = {}  # by model
-        self.is_closing = False  # we ended it, so what it says about that is not the reason
+        self.is_closing = False  # the bridge ended it, so its records do not show the reason
         self.asked: Failure | None = None  # the last question to the user
         self.unanswered: dict[str, str] = {}  # calls that wait for a permission, by question
         self.has_failed = False  # since the last prompt
@@ -185,7 +185,7 @@ class _Teller:
                 yield Other(kind=kind, known=False, **put)
 
     def bridge(self, kind: str, what: JSON, put: Put) -> Iterator[Event]:
-        """A record from our bridge."""
+        """A record that `opencode/bridge` adds."""
         message = text(what, "message")
         match kind:
             case "session":
@@ -485,12 +485,12 @@ def _message(error: JSON) -> str:
 
 
 def _size(tokens: JSON) -> int:
-    """The size after a step; one that broke off has zeros."""
+    """The size after a step; 0 for one that broke off."""
     return amount(tokens, "total") or parts(tokens).total_tokens
 
 
 def parts(tokens: JSON) -> Spend:
-    """The parts do not overlap."""
+    """The parts of a step's tokens, which do not overlap."""
     return Spend(
         input_tokens=amount(tokens, "input"),
         output_tokens=amount(tokens, "output") + amount(tokens, "reasoning"),

@@ -1,13 +1,13 @@
 """opencode 1.18.33, as measured in tmux.
 
 - Its prompt is a box with a bar (┃) at its left, closed by ╹▀▀▀; the last row in it names the mode.
-- `/new` begins a new session; the row in its database comes with the first prompt. Until a session
-  has begun, other commands that need one are not there, and Enter picks what is nearest.
-- Escape interrupts when it is pressed twice. In a permission's dialog one says No.
-- What is submitted in a turn is queued.
+- `/new` begins a new session; the row in its database is created with the first prompt. Until a
+  session has begun, commands that need one do not exist, and Enter picks the nearest other one.
+- Escape, pressed twice, interrupts. In the dialog for a permission, one Escape says No.
+- A message that is submitted during a turn is queued.
 - It starts in 3 to 10 s, and for 3 s more keys wait before they are shown.
 - A paste of three lines, or of more than 150 characters, is folded.
-- For 0.2 s after Enter, nothing says that a turn runs: hence `steady_s`.
+- For 0.2 s after Enter, nothing shows that a turn is running: hence `steady_s`.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""pi's RPC mode, with its commands in order: `python -I -S pi.py command…`.
+"""pi's RPC mode, with its commands in order: `python -I -S bridge.py command…`.
 
-pi takes commands as they arrive: words that immediately follow an abort become part of the turn
-that is being aborted, and are never answered. So this bridge holds back what follows an abort until
-pi says that it is done. Everything else is passed on unchanged, both ways. The exit code is pi's
-own, or 128 + the signal's number if a signal killed it.
+pi takes commands as they arrive: a prompt that immediately follows an abort becomes part of the
+turn that is being aborted, and is never answered. So this bridge holds back what follows an abort
+until pi says that it is done. Everything else is passed on unchanged, both ways. The exit code is
+pi's own, or 128 + the signal's number if a signal killed it.
 """
 
 import json

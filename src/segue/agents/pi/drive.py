@@ -85,8 +85,9 @@ _LAST = ("stop", "error", "length", "aborted")  # of a reply that no other reply
 
 
 class _Watch(StreamWatch):
-    """0.87 says when it has settled. 0.73 only ends a run and may compact or retry afterwards; then
-    it is seen working. Anything else that it says after the end of a run does not undo that end."""
+    """pi 0.87 reports when it has settled. pi 0.73 only ends a run, and may compact or retry
+    afterwards, which its records show. Other records after the end of a run do not undo that
+    end."""
 
     settle_s = 3.0
 
@@ -128,8 +129,8 @@ class _Watch(StreamWatch):
         return "maybe" if is_quiet else "no"
 
     def confirmed_key(self, record: dict[str, Any]) -> str:
-        """The key of a message that is part of the conversation. pi first says that it accepted the
-        message, with its key, and later that the model got it, without."""
+        """The key of a message that is part of the conversation. pi first reports, with the key,
+        that it accepted the message, and later, without it, that the model got it."""
         if record.get("command") == "prompt" and record.get("success") is True:
             self.taken.append(text(record, "id"))
         elif record.get("type") == "message_end" and text(record, "message", "role") == "user":

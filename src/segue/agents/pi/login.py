@@ -9,7 +9,7 @@ from segue.agents.contracts.permission import home, values
 
 
 def login(flags: Sequence[str], env: Env, cwd: str) -> Login:
-    """The account by the named provider, otherwise by its home."""
+    """The account by its home, and by the provider if a flag names one."""
     place = Path(env.get("PI_CODING_AGENT_DIR") or home(env) / ".pi/agent")
     found = str(os.path.realpath(place))
     provider = next(reversed(values(flags, "--provider")), "")

@@ -8,7 +8,7 @@ Forms read:
 pi exits 0 after every API error in these modes: only the last assistant message's `stopReason`
 tells. A run of 0.73 continues unseen after `compaction_start`, which is then the last record.
 
-All in one file: stream and session file hold the same messages, read by one reader.
+All in one file, because one reader reads the messages of stream and session file.
 """
 
 import re
@@ -111,7 +111,7 @@ def _agent_start(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _model(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """The model is named before the first message; a later change does not start a turn."""
+    """The model, which is named before the first message; a later change does not start a turn."""
     if state.entries or state.last:
         yield Other(kind="model_change", **mark)
     else:
@@ -126,7 +126,7 @@ def _message_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _entry(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """A message of the session file, which has no closing records: stopReason has the last word.
+    """A message of the session file, which has no closing records: `stopReason` decides.
 
     An error is not an end there, because a retry may follow.
     """
@@ -243,12 +243,13 @@ def _agent_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _settled(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """The only end of a run in 0.87: a compaction and a retry may follow an agent_end."""
+    """The end of a run, the only one in 0.87: a compaction and a retry may follow an agent_end."""
     yield from _ended(mark, state)
 
 
 def _unless_repeated(message: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """turn_end and agent_end repeat messages, which count only if the input began after them."""
+    """The message in a turn_end or agent_end. Both repeat messages, which count only if the input
+    began after the original."""
     same = state.last and message.get("timestamp") == state.last.get("timestamp")
     if message.get("role") == "assistant" and not same:
         yield from _message(message, mark, state)
@@ -306,13 +307,14 @@ def _compaction_end(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
 
 
 def _compaction(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """The session file has only finished compactions; `tokensBefore` is not the new size."""
+    """A compaction in the session file, which has only finished ones; `tokensBefore` is not the new
+    size."""
     yield Compaction(phase="done", ends_turn=True, **mark)
     yield Summary(text=text(data, "summary"), **mark)
 
 
 def _response(data: JSON, mark: JSON, state: _State) -> Iterator[Event]:
-    """RPC: the answer to a command."""
+    """The answer to a command, in RPC mode."""
     found = obj(data, "data")
     window = whole(found, "model", "contextWindow") or whole(found, "contextUsage", "contextWindow")
     state.window = window or state.window

@@ -4,9 +4,10 @@
 - the session file, `~/.qwen/projects/<slug>/chats/<id>.jsonl`: messages with `parts`, and
   "system" records of which the client's telemetry holds the API errors.
 
-Its client speaks in the assistant's mouth ("[API Error: …]"), and such a run may even say
-"success", exit 0. The session file has no closing record before `turn_result` came: a reply
-without a tool call is the end there, held back until it is sure that nothing follows.
+Its client reports errors as words of the assistant ("[API Error: …]"), and such a run may even end
+with "success" and exit code 0. Older versions write no `turn_result`, so their session files have
+no closing record: a reply without a tool call is the end there, held back until it is certain that
+nothing follows.
 """
 
 import re

@@ -48,7 +48,7 @@ def argument_of(given: Any) -> str:
 
 
 def written_by(name: str, given: JSON) -> tuple[str, ...]:
-    """The files that a call of this tool writes."""
+    """The files that a call of this tool writes; () if it writes none."""
     if name in WRITERS:
         return next(((path,) for key in _PATHS if (path := text(given, key))), ())
     return ()
@@ -63,7 +63,7 @@ def patched(patch: str) -> tuple[str, ...]:
 
 
 def command_of(given: Any) -> str:
-    """A shell's command, without the shell that it is given to."""
+    """The command that a shell call runs: `ls` of `bash -lc ls`."""
     if isinstance(given, list):
         words = [word for word in given if isinstance(word, str)]
         if len(words) == 3 and words[1] in ("-c", "-lc", "-ic"):

@@ -34,7 +34,7 @@ def is_set(flags: Sequence[str], *names: str) -> bool:
 
 
 def is_id(session_id: str) -> bool:
-    """Whether it may be used in a file pattern."""
+    """Whether a session id is safe to use in a file pattern."""
     return _ID.fullmatch(session_id) is not None
 
 

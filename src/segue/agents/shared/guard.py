@@ -10,7 +10,7 @@ from segue.agents.contracts.profile import Parse, Record
 from segue.core.stops.events import Event, Other
 
 MAX_EVENTS = 10_000
-"""Of one record: a parser that says more without taking the next one would never end."""
+"""The most events for one record: a parser that yields more of them is taken to be endless."""
 
 
 class Guarded:
@@ -33,7 +33,7 @@ class Guarded:
             yield Other(kind="unread", where=given.where, known=False)
 
     def _parsed(self, given: "_CountedRecords") -> Generator[Event, None, bool]:
-        """What it says until it gives up; whether that was a fault."""
+        """Yields the parser's events until it gives up; returns whether that was a fault."""
         yielded, at = 0, given.taken
         try:
             for event in self.parse(given):

@@ -15,20 +15,20 @@ FOLDER = "SEGUE_HALTS"
 
 
 def asked(number: int) -> str:
-    """The file with which the program asks for the words."""
+    """The name of the file with which the program asks for the words."""
     return f"halt-{number}.json"
 
 
 def answer(number: int) -> str:
-    """The file with the words; empty words if there is nothing to say."""
+    """The name of the file with segue's words, which are empty if there is nothing to say."""
     return f"halt-{number}.answer"
 
 
 def taken(number: int) -> str:
-    """The same file, once the agent has them."""
+    """The name of the answer once the program has read it."""
     return f"halt-{number}.taken"
 
 
 def late(number: int) -> str:
-    """What `asked` is called after the program has given up."""
+    """The name of the program's file after it has given up."""
     return f"halt-{number}.late"

@@ -33,9 +33,8 @@ def _whole(digits: str) -> int | float:
 
 
 def read_line(line: bytes) -> Any:
-    """The JSON value of a line of a file, or None. Anything that UTF-8 lacks (invalid bytes,
-    halves of surrogate pairs) becomes a replacement character, because it goes into the
-    index."""
+    """The JSON object in a line of a file, or None. What is not valid in UTF-8 (other bytes, halves
+    of surrogate pairs) becomes a replacement character, so that it can be stored in the index."""
     text = line.decode("utf-8", "replace").strip("\0\r\t \ufeff")
     if not text.startswith("{"):
         return None

@@ -34,7 +34,7 @@ from segue.core.stops.events import (
 
 _HEAD_BYTES = 200
 _WHOLE = (b"}", b"}\r")
-_PAUSE = "\0pause"  # its place, which nothing else has
+_PAUSE = "\0pause"  # the place of a pause; no real record has it
 
 
 class Manner(Struct, frozen=True):
@@ -42,10 +42,10 @@ class Manner(Struct, frozen=True):
     parsers."""
 
     idle: tuple[bytes, ...] = ()
-    """The beginnings of lines without information, however many and large they are: pieces of what
-    a later record says as a whole. They are counted and not decoded."""
+    """The beginnings of lines that contain only a piece of what a later record says as a whole.
+    These lines are many and large; they are counted and not decoded."""
     markers: tuple[bytes, ...] = ()
-    """What is near the beginning of such a line that has information after all."""
+    """Text near the beginning of such a line that does have information of its own."""
     pause: str = "pause"
     """The type of a record that its parser ignores in any state."""
 
@@ -70,9 +70,9 @@ class OpenCall(Struct, frozen=True):
 
 
 class Live:
-    """What a stream says so far. However the input is split, the events are those of
-    `profile.parse` over all records at once, apart from those that are known not to matter.
-    No input raises."""
+    """The state of a stream that is still being written. However the input is split, the events are
+    those of `profile.parse` over all records at once, except for events that are known not to
+    matter. No input raises."""
 
     def __init__(self, profile: Profile, source: str = "stdout") -> None:
         self.session_id = ""
@@ -90,7 +90,7 @@ class Live:
         self.unread = 0  # records of unknown kinds
         self.lines = 0  # all lines, of any kind
         self.has_text = False
-        """Whether there was anything except records, one per line, and blanks: then the text as a
+        """Whether there was anything except records, one per line, and blanks. Then the text as a
         whole may say more than its lines."""
         self.records: list[dict[str, Any]] = []
         """What the last `feed` decoded, in order, without idle records."""
@@ -145,7 +145,8 @@ class Live:
         self._queue += found
 
     def _parser_input(self) -> Iterator[Record]:
-        """The parser's input: records, a pause whenever there are none, the end."""
+        """The parser's input: the queued records, a pause when there are none, and the end after
+        `close`."""
         queue = self._queue
         while True:
             while queue:
@@ -157,7 +158,7 @@ class Live:
                 return  # it did not answer, and must not get pauses forever
 
     def _drain(self, at: float) -> list[Event]:
-        """The events of the queue. Each round takes at least one record from it."""
+        """The events of all queued records. Each round removes at least one record."""
         found: list[Event] = []
         while True:
             waiting = len(self._queue)

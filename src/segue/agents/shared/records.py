@@ -26,8 +26,8 @@ _NAMED = re.compile(r"[a-z]+[./][a-z_.]+$")  # the kind of an event, which says 
 _ROW = re.compile(r"\s*\{\s*\"[^\"]*\"\s*,|[^\"]*`")  # of a table in a program's source
 _SALVAGE_CHARS = 65_536
 _TRIED_CHARS = 16 << 20
-"""How much of a text is searched for values over several lines, because each line may begin one
-that never ends."""
+"""How much of a text is searched for values over several lines. It is limited because each line
+may begin a value that never ends."""
 _OWNED = 20_000  # records: an agent that wrote none of the last this many wrote none at all
 _DEEP_CHARS = 1 << 16  # the size that a too deeply nested value counts for
 
@@ -45,7 +45,8 @@ class Split(Struct, frozen=True):
 
 
 def split(text: str, source: str, first_line: int = 1) -> Split:
-    """Splits a text."""
+    """Splits a text into records and other lines. `source` and `first_line` say where the text
+    is."""
     lines = text.split("\n")
     records: list[Record] = []
     rest: list[Line] = []

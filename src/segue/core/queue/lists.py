@@ -10,8 +10,9 @@ _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
 
 
 class TaskList(Struct, frozen=True, kw_only=True):
-    """The content of a file. `ticked`: the number of items that are ticked off; `ignored`: the
-    numbers of lines that are neither items nor headings, and not taken for tasks."""
+    """The content of a file. `ticked` is the number of items that are ticked off and therefore not
+    in `tasks`; `ignored` has the numbers of the lines that belong to no task and are no
+    headings."""
 
     tasks: tuple[str, ...]
     ticked: int = 0
@@ -19,9 +20,9 @@ class TaskList(Struct, frozen=True, kw_only=True):
 
 
 def read(text: str) -> TaskList:
-    """The tasks in a text. With any list item at the margin it is a Markdown list: each such
-    item is a task, with the indented lines below it. Otherwise each line is a task, apart
-    from empty lines and those that begin with #."""
+    """The tasks in a text. If it has any list item at the margin, it is a Markdown list: each such
+    item is a task, with the indented lines below it. Otherwise each line is a task, except for
+    empty lines and those that begin with #."""
     lines = text.removeprefix("\ufeff").splitlines()
     if any(_ITEM.match(line) for line in lines):
         return _items(lines)
@@ -55,7 +56,7 @@ def _items(lines: Sequence[str]) -> TaskList:
 
 
 def _text(item: Sequence[str]) -> str:
-    """An item's text, its own indentation taken away."""
+    """An item's text, without the common indentation of its lower lines."""
     below = [line for line in item[1:] if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in below), default=0)
     return "\n".join([item[0], *(line[margin:] for line in item[1:])]).strip()

@@ -19,7 +19,7 @@ class Proving(Struct, frozen=True):
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
-    """The current conditions."""
+    """What a plan depends on besides the tasks: the machine, its agents, and their accounts."""
 
     now: float
     caps: Caps = Caps()
@@ -107,13 +107,14 @@ class _Plan:
         return chosen
 
     def _tries(self, task: Task, proving: Proving | None) -> bool:
-        """Whether a running task was started to find out whether the limit has reset."""
+        """Whether a running task went first after its account's limit has reset, and is still the
+        one that others wait for."""
         if proving is None or task.tried_at < proving.reset_at:
             return False
         return self.there.now - task.tried_at < REPLY_S
 
     def _is_tried(self, account: str, task: Task) -> bool:
-        """Whether another task is finding that out now."""
+        """Whether another run or session goes first on this account."""
         proving = self.there.proving.get(account)
         return proving is not None and proving.first not in ("", task.run)
 
@@ -133,9 +134,9 @@ class _Plan:
         return None
 
     def _agent(self, task: Task) -> Verdict:
-        """The first agent of its list that may work now. A run that has started stays with its
-        own agent; it knows when to hand over to another. A cancelled task is only ended, which
-        asks nothing of an account."""
+        """The verdict with the first agent of the task's list that may work now, or with the reason
+        why none may. A run that has started stays with its own agent, because the run itself knows
+        when to hand over. A cancelled task is only ended, which needs no account."""
         why, until = "", None
         if task.cancel_asked:
             agent = task.agent or task.agents[0]

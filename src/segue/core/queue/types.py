@@ -28,7 +28,7 @@ _OPEN = (TaskState.QUEUED, TaskState.RUNNING, TaskState.WAITING)
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What a task's branch contains, compared with the branch it is to be merged into."""
+    """What a task's branch contains, compared with the branch that it is to be merged into."""
 
     head: str = ""  # the branch's newest commit
     target: str = ""  # what it is compared with: a branch's name, or a commit
@@ -45,7 +45,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be lost without it."""
+        """Whether nothing would be lost if the branch and the worktree were deleted."""
         return not (self.commits or self.uncommitted or self.note) and bool(self.head)
 
 
@@ -85,8 +85,8 @@ class Task(Struct, frozen=True, kw_only=True):
     run: str = ""
     tree: str = ""  # its worktree, once there is one
     tree_machine: str = ""  # the machine with the worktree
-    former_runs: tuple[str, ...] = ()  # worktrees on lost machines, with the work done there
-    salvaged_at: float | None = None  # what such a machine had pushed until then is here
+    former_runs: tuple[str, ...] = ()  # its runs on machines that were lost
+    salvaged_at: float | None = None  # the work of the last such machine until then is here
     salvaged: str = ""  # the snapshot of that work
     branch: str = ""
     base: str = ""  # the commit it started from
@@ -95,7 +95,7 @@ class Task(Struct, frozen=True, kw_only=True):
     is_ready: bool = False  # the worktree exists, and its setup ran
     # files that its setup created or changed; "name/": everything in that folder
     made: tuple[str, ...] = ()
-    setups: int = 0  # how often the setup was restarted
+    setups: int = 0  # counts up with each new worktree, and each time the setup is restarted
     again: bool = False  # the user asked to continue its run, which has ended
     tries: int = 0  # consecutive processes that were lost
     tried_at: float = 0.0
@@ -114,7 +114,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def how(self) -> str:
-        """The same in a word or two."""
+        """How it ended, in a word or two: "failed", "is done"."""
         how = {TaskState.FAILED: "failed", TaskState.NEEDS_YOU: "needs you"}
         return how.get(self.state, f"is {self.state.value}")
 
@@ -125,8 +125,9 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def is_half_done(self) -> bool:
-        """Whether its run has begun and not ended, so its slot is reserved. The run of a task that
-        the user retries has ended: two of those would wait for each other."""
+        """Whether its run has begun and not ended, so that no other task may use its tree. That is
+        not so for a task that the user retries: its run has ended, and two such tasks would wait
+        for each other."""
         return bool(self.run) and self.state in (TaskState.RUNNING, TaskState.WAITING)
 
 

@@ -4,7 +4,7 @@ Nothing here looks at a screen. A banner that vanished or scrolled away proves n
 session's own records show that it continued. And no decision is final: when a wait ends, the same
 question is asked again with what is known by then.
 
-All in one file: the rules apply in one fixed order.
+All in one file, because the rules apply in one fixed order.
 """
 
 from math import isfinite
@@ -24,8 +24,8 @@ from segue.core.stops.types import EndedBy, RateLimitInfo, Reset, Stop
 
 NOT_RESUMING = "Session ended by user, not auto-resuming"
 CACHE_S = 3_600.0
-"""How long, at most, a provider caches what a session sent: after that, everything is paid for
-again."""
+"""The longest time for which a provider caches what a session sent: after that, everything is paid
+for again."""
 
 LOOK_AGAIN_S = 60.0
 FOLLOW_S = 2.0
@@ -67,17 +67,17 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
     ended_by: EndedBy = "unknown"
     by_hook: str = ""  # the reason that the agent's own hook gave for its end
 
-    in_run: bool = False  # a `segue run` has it, and decides itself
+    in_run: bool = False  # it belongs to a `segue run`, which decides for itself
     is_own: bool = False  # segue itself runs inside this session
     is_open: bool = False  # another process has it open
     has_file: bool = True  # it is on disk: for an unknown id, agents start another session
     went_on: bool = False  # its records show a reply, or a message of the user's, after the stop
-    replied: bool = True  # since it was last resumed
+    replied: bool = True  # it has replied since it was last resumed
     mid_turn: bool = True  # it was interrupted; otherwise nothing was in progress
     is_subagent_only: bool = False  # a sub-agent was stopped, but not the main thread
 
     has_pane: bool = False
-    pane_shell: bool = False  # a shell waits there
+    pane_shell: bool = False  # a shell waits in its pane
     has_tmux: bool = False
 
     # agents that could take over now, in the user's order
@@ -85,9 +85,9 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
 
     # when the agent itself will continue, according to its own message
     native_continues_at: float | None = None
-    can_cancel_native: bool = False  # segue can cancel that
+    can_cancel_native: bool = False  # segue can cancel the agent's plan to continue
     limit_scope: str = ""
-    limits: dict[str, LimitSeen] = field(default_factory=dict)  # as they are known now
+    limits: dict[str, LimitSeen] = field(default_factory=dict)  # the newest that segue knows
 
     idle_s: float = 0.0  # of the session, when it stopped
     used_tokens: int = 0
@@ -97,27 +97,27 @@ class StoppedSession(Struct, frozen=True, kw_only=True):
 
 
 class ResumeHistory(Struct, frozen=True, kw_only=True):
-    """What was done before, with this session and with others."""
+    """What segue and the user did before, with this session and with others."""
 
     resumes: int = 0  # resumes of this session since the user's last message
     last_resume_at: float | None = None
     user_left_project_at: float | None = None
-    yes_until: float | None = None
-    allowed: bool = False  # the user has allowed this very ending
+    yes_until: float | None = None  # how long the user's answer allows what segue asked about
+    allowed: bool = False  # the user has allowed to resume after this very ending
     paused: bool = False
     waking_now: int = 0  # resumed sessions that have not replied yet
-    proven: bool = False  # one of those that wait together has replied
+    proven: bool = False  # one of the sessions that waited together has replied
     last_wake_at: float | None = None  # the last resume of any session
 
 
 class Leave(Struct, frozen=True, tag="leave"):
-    """Nothing is done."""
+    """Do nothing."""
 
     why: str
 
 
 class AskUser(Struct, frozen=True, tag="ask"):
-    """The user must allow it first; segue asks once."""
+    """Ask the user, once: only they may allow it."""
 
     why: str
 
@@ -147,7 +147,7 @@ class Resume(Struct, frozen=True, tag="resume"):
 
 
 class Relay(Struct, frozen=True, tag="relay"):
-    """Another agent continues now, in a new window, with a handoff that segue wrote."""
+    """Let another agent continue now, in a new window, with a handoff that segue wrote."""
 
     agent: str
     why: str
@@ -165,13 +165,13 @@ def decide(
     local: Local,
     draw: float,
 ) -> Verdict:
-    """What is done about it. `draw`, from 0 to 1, spreads those that wake together; it is to be the
-    same each time this ending is asked about.
+    """Decides what to do about a stopped session. `draw`, from 0 to 1, spreads sessions that would
+    resume at the same time; pass the same number each time that you ask about this ending.
 
-    Never a `Resume` or `Relay` of what the user ended (unless `resume_user_exits`), in quiet hours,
-    without `auto_resume`, or more than `max_resumes` times between two words of the user's; no
-    `Resume` where the session's process still is, in a place that is not its own; no `Relay`
-    without `relay`, nor of a session that is not in tmux.
+    Never returns a `Resume` or `Relay` of a session that the user ended (unless
+    `resume_user_exits`), in quiet hours, without `auto_resume`, or more than `max_resumes` times
+    between two messages of the user. Never returns a `Resume` in another place while the session's
+    process is still there, nor a `Relay` without `relay` or of a session that is not in tmux.
     """
     left = _left_alone(ending, policy)
     if left is not None:
@@ -190,7 +190,7 @@ def decide(
         return WaitForReset(now + LOOK_AGAIN_S, "paused")
     stands_by = _native(ending, policy, now)
     if stands_by is not None and not ending.can_cancel_native:
-        return stands_by  # it is not relayed either: two agents would do the work
+        return stands_by  # nor is it relayed, because two agents would do the same work
     held = _limit(ending, stop, history, policy, now, draw)
     if held is not None and (agent := _relay_to(ending, stop, held, policy, now)):
         why = f"{stop.reason.description} for longer than relay_after_s: {agent} takes over"
@@ -206,11 +206,11 @@ def decide(
 
 
 def merge_reset(old: Reset | None, new: Reset | None) -> Reset | None:
-    """The reset of a limit that was seen again: the first one stated, unless the new one comes from
-    a better source, or from an equally good one and is earlier.
+    """The reset of a limit that is reported again: the old one, unless the new one comes from a
+    better source, or from an equally good one and is earlier.
 
-    Otherwise a banner that is read again and again would move it forever: "resets 7pm", read at
-    8pm, means tomorrow.
+    Otherwise a banner that is read again and again would postpone the reset forever: "resets 7pm",
+    read at 8pm, means tomorrow.
     """
     if new is None or new.at is None or not isfinite(new.at):
         return old
@@ -221,8 +221,8 @@ def merge_reset(old: Reset | None, new: Reset | None) -> Reset | None:
 
 
 def reported_again(old: Stop, new: Stop) -> Stop:
-    """The verdict on a stop that segue waits for, now that it is reported once more: the same limit
-    keeps the reset that counts by `merge_reset`. Another limit has its own reset."""
+    """The verdict on a stop that segue already waits for, when the agent reports it again. The same
+    limit gets the reset that `merge_reset` chooses; another limit has its own reset."""
     limit = StopReason.RATE_LIMIT
     if old.reason is not limit or new.reason is not limit:
         return new
@@ -250,9 +250,8 @@ def _stated(stop: Stop) -> Reset | None:
 def unattended(
     limits: dict[str, LimitSeen], history: ResumeHistory, policy: Policy, *, now: float
 ) -> str:
-    """Why segue must not continue on its own, because the user's share of a limit's window for
-    unattended work is used up; "" if it may. Also to be called while a session works that segue has
-    resumed."""
+    """Why segue must not continue on its own: more of a limit is used than the user allows for
+    unattended work. "" if it may. Call it also while a session works that segue has resumed."""
     if policy.max_unattended is None or _has_yes(history, now):
         return ""
     for scope, limit in limits.items():
@@ -267,7 +266,7 @@ def unattended(
 
 
 def price_of(ending: StoppedSession, now: float) -> Price:
-    """What continuing would cost at that time."""
+    """What the session's first request would cost if it continued at that time."""
     return Price(
         tokens=max(0, ending.used_tokens),
         cold=ending.idle_s + max(0.0, now - ending.at) >= CACHE_S,
@@ -276,7 +275,8 @@ def price_of(ending: StoppedSession, now: float) -> Price:
 
 
 def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
-    """Sessions that only the user or the run decides about."""
+    """The verdict on a session that segue leaves alone whatever the time and the limits are; None
+    for others."""
     if ending.in_run:
         return Leave("it belongs to a segue run, which decides for itself")
     if ending.is_own:
@@ -305,7 +305,7 @@ def _left_alone(ending: StoppedSession, policy: Policy) -> Verdict | None:
 
 
 def ended_by_user(ending: StoppedSession) -> bool:
-    """Whether the user ended it, by any sign."""
+    """Whether anything says that the user ended the session."""
     if ending.ended_by == "user" or ending.by_hook in (_ENDED_BY_HOOK | _LEFT_BY_HOOK):
         return True
     stop = ending.stop
@@ -313,7 +313,8 @@ def ended_by_user(ending: StoppedSession) -> bool:
 
 
 def _native(ending: StoppedSession, policy: Policy, now: float) -> StandBy | None:
-    """The agent's own way to continue, which needs its process and a stopped main thread."""
+    """Whether to wait for the agent to continue by itself, which only an agent does whose process
+    is there and whose main thread stopped."""
     at = ending.native_continues_at
     if at is None or ending.state != "at_prompt" or ending.is_subagent_only:
         return None
@@ -329,7 +330,8 @@ def _limit(
     now: float,
     draw: float,
 ) -> AskUser | WaitForReset | None:
-    """How long to wait for a limit, an overload or the last failure."""
+    """The wait for a limit or an overload, or after an earlier resume that failed; None if it is
+    over."""
     tries = history.resumes + 1
     if stop.reason not in _LIMITED:
         if not history.resumes or history.last_resume_at is None:
@@ -361,7 +363,7 @@ def _limit(
 def _relay_to(
     ending: StoppedSession, stop: Stop, held: AskUser | WaitForReset, policy: Policy, now: float
 ) -> str:
-    """The agent that takes over a session that is limited for too long; "" if none may or can."""
+    """The agent that takes over a session whose limit lasts too long; "" if none may or can."""
     is_limit = stop.reason is StopReason.RATE_LIMIT and "rate_limit" in policy.relay_on
     in_tmux = ending.has_pane if ending.state == "at_prompt" else ending.has_tmux
     if not (policy.relay and is_limit and in_tmux):
@@ -372,8 +374,8 @@ def _relay_to(
 
 
 def held_by_account(answer: Answer, policy: Policy, *, now: float, draw: float) -> WaitForReset:
-    """A session that may continue by itself but whose account does not allow it: until the reset
-    that another session or run learned, or until the one that goes first got its reply."""
+    """The wait of a session that may continue but whose account does not allow it: until the reset
+    that another session or run learned, or until the one that goes first has its reply."""
     assert answer.until is not None
     if answer.follows:
         until = min(answer.until, now + FOLLOW_S)
@@ -384,7 +386,8 @@ def held_by_account(answer: Answer, policy: Policy, *, now: float, draw: float) 
 
 
 def _rejecting(ending: StoppedSession, now: float) -> tuple[str, float | None]:
-    """The limit that would still refuse, and resets last; ("", None) if none is known."""
+    """Of the limits that would still refuse a request, the scope and reset of the one that resets
+    last; ("", None) if none is known."""
     found: tuple[str, float | None] = ("", None)
     for scope, limit in ending.limits.items():
         reset_at = limit.resets_at
@@ -405,7 +408,7 @@ def _has_yes(history: ResumeHistory, now: float) -> bool:
 def _manners(
     history: ResumeHistory, policy: Policy, *, now: float, local: Local, draw: float
 ) -> WaitForReset | None:
-    """Reasons to wait: others, or the user, go first."""
+    """The wait out of consideration for the user or for other sessions; None if there is none."""
     left_at = history.user_left_project_at
     if left_at is not None and left_at <= now < left_at + policy.user_exit_grace_s:
         until = left_at + policy.user_exit_grace_s

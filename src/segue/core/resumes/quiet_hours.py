@@ -37,7 +37,7 @@ def _span(part: str) -> Span:
 
 
 def is_quiet(spans: Iterable[Span], now: float, local: Local) -> bool:
-    """Whether it is quiet now, by the local time."""
+    """Whether one of the spans contains the local time."""
     return _span_at(spans, now, local) is not None
 
 

@@ -23,7 +23,8 @@ def died_of(look: Look) -> StopReason | None:
 
 
 def has_work_left(reason: StopReason | None) -> bool:
-    """Whether it neither finished nor was ended by the user."""
+    """Whether a session that stopped for this reason neither finished nor was ended by its
+    user."""
     return reason is not None and reason not in _OVER
 
 

@@ -17,15 +17,16 @@ from segue.core.runs.waits import backoff_s
 OLD_S = 7 * 86_400.0
 """A run that was left alone for this long is not resumed any more: its user no longer needs it."""
 SETTLE_S = 3.0
-"""How long a run may be without a segue, for example while it is being resumed or detached."""
+"""How long a run may be without a segue process before the daemon cares, because it may be about to
+be resumed or detached."""
 
 
 class AbandonedRun(Struct, frozen=True, kw_only=True):
     """What is known about a run that no process drives."""
 
     run: Run
-    last_at: float  # when something happened to it last
-    gone_since: float  # since when it was seen without a segue
+    last_at: float  # the time of the last entry in its log
+    gone_since: float  # since when the daemon has seen it without a segue process
     cancel_asked: bool = False  # the user asked to end it, and no process was there to receive that
     is_elsewhere: bool = False  # on another machine, whose processes cannot be seen from here
     has_folder: bool = True
@@ -37,7 +38,7 @@ class AbandonedRun(Struct, frozen=True, kw_only=True):
 
 
 class TakeUp(Struct, frozen=True, tag="take_up"):
-    """Continue it now, in a separate process."""
+    """Resume the run now, in a separate process."""
 
     why: str
 
@@ -46,9 +47,9 @@ Verdict = Leave | AskUser | WaitForReset | TakeUp
 
 
 def decide(left: AbandonedRun, policy: Policy, *, now: float, local: Local, draw: float) -> Verdict:
-    """Decides what to do about the run. Never returns a `TakeUp` for what the user ended, in
+    """Decides what to do about the run. Never returns a `TakeUp` of a run that the user ended, in
     quiet hours, without `auto_resume`, or more than `max_resumes` times. `draw`, from 0 to 1,
-    spreads tries."""
+    spreads repeated tries."""
     held = _left_alone(left, policy, now)
     if held is not None:
         return held

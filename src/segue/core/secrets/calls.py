@@ -27,7 +27,7 @@ _OBJECT = (
 
 
 def handed(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where such keys are."""
+    """The places of such keys."""
     if b"(" not in data:
         return
     for match in rule(_CALL).finditer(data):

@@ -86,7 +86,7 @@ _RULE = rb"^[-+|=: \t]+$"  # between the head of a table and its rows
 
 
 def password_spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where such passwords are."""
+    """The places of such passwords."""
     for line in rule(_LINES).finditer(data):
         text = line.group(0)
         if len(text) > _MAX_LINE_BYTES:
@@ -152,7 +152,8 @@ def _is_strong(word: bytes) -> bool:
 
 
 def _columns(data: bytes) -> Iterator[tuple[int, int]]:
-    """The column of a table called password, as browsers and databases export it."""
+    """The places of the values in table columns called password, as browsers and databases export
+    them."""
     for head in rule(_HEADS).finditer(data):
         sign = head.group(1)
         names = head.group(0).lower().split(sign)

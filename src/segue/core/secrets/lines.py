@@ -13,7 +13,7 @@ from segue.core.secrets.context import LEET, LINE, STRONG, TABLES
 from segue.core.secrets.names import SIGNS
 from segue.core.secrets.rules import rule, rules
 
-_WHOLE = (  # one secret over many lines, none of which looks like one
+_WHOLE = (  # a secret over many lines, of which no single one looks like a secret
     b"PRIVATE KEY",
     b"rivate-Lines",
     b"ind: Secret",
@@ -23,7 +23,7 @@ _WHOLE = (  # one secret over many lines, none of which looks like one
 )
 _OVER_LINES = b"|".join(map(re.escape, _WHOLE))
 _BEFORE, _AFTER = 2, 3  # lines that belong to a secret's name, or to its command
-_SEAM = b"\n\x00\n"  # no rule looks across it
+_SEAM = b"\n\x00\n"  # between suspect lines; no rule matches across it
 _KEEP_WHOLE = 2_000  # bytes; cutting lines out of less saves nothing
 
 _HEAD_BYTES = 20  # of a vendor's key, after its prefix
@@ -40,7 +40,7 @@ _BY_TOKEN = ("random", "key")  # values that `_RANDOM` finds anywhere
 
 
 class SuspectLines:
-    """The lines of a text that can contain a secret, as one piece, and where they were."""
+    """The lines of a text that can contain a secret, joined into one text, and their places."""
 
     def __init__(self, data: bytes, spans: list[tuple[int, int]]) -> None:
         self.text = _SEAM.join(data[start:end] for start, end in spans)
@@ -75,7 +75,7 @@ def suspicious(data: bytes) -> SuspectLines | None:
 
 
 def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sorted places without overlaps."""
+    """Sorted places with overlapping and adjacent ones joined."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and start <= joined[-1][1]:
@@ -108,7 +108,8 @@ def _line_end(data: bytes, place: int, more: int) -> int:
 
 @cache
 def _signs() -> tuple[Any, Any]:
-    """All of it as two automata, because a single one has more states than RE2 allows."""
+    """All signs of a secret as two automata, because a single one would have more states than RE2
+    allows."""
     return (
         rule("|".join([_RANDOM, _ADDRESS, *_heads(), SIGNS]).encode()),
         rule("|".join([_MADE, *_words()]).encode()),
@@ -124,7 +125,8 @@ def _heads() -> list[str]:
 
 
 def _head(form: str) -> str:
-    """A format up to its random part, plus a little of that."""
+    """A vendor's format up to its random part, and a little of that; "" if the format begins with
+    anything, so that only `_RANDOM` can find it."""
     depth = group = opened = place = 0
     is_class = False
     while place < len(form):
@@ -151,7 +153,7 @@ def _head(form: str) -> str:
 
 
 def _words() -> list[str]:
-    """What else a line with one of the places contains."""
+    """Patterns for the words that a line with one of the places contains."""
     words = {
         word
         for place in rules("places")["place"]

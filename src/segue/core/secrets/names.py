@@ -75,7 +75,8 @@ _MIN_BYTES = 4  # an access key of one letter is a keyboard shortcut
 
 
 def named(data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
-    """Where the values are whose names say that they are secret."""
+    """The places of the values whose names say that they are secret. `lowered`: `data` in lower
+    case."""
     if not any(word in lowered for word in _TRIGGERS):
         return
     for match in rule(_NAMED).finditer(data):
@@ -195,7 +196,7 @@ def _is_weak(word: bytes) -> bool:
 
 
 def _ended(data: bytes, end: int) -> int:
-    """Where an unquoted value ends: after its & and ;, but before the next field of a URL or a
+    """Where an unquoted value ends: it may contain & and ;, but not the next field of a URL or a
     connection string."""
     while data[end : end + 1] in (b"&", b";"):
         more = rule(rb"[;&][^\s\"'`;&=]+").match(data, end)
@@ -206,7 +207,7 @@ def _ended(data: bytes, end: int) -> int:
 
 
 def _beginning(data: bytes, place: int) -> bytes:
-    """The part of the name before the word."""
+    """The part of a name before `place`."""
     begun = data[max(0, place - 40) : place]
     return begun[len(begun.rstrip(_NAME)) :]
 
@@ -242,7 +243,7 @@ def _names_it(before: bytes, word: bytes, rest: bytes, value: bytes) -> bool:
 
 
 def _is_variable(before: bytes, word: bytes, value: bytes) -> bool:
-    """SSHPASS=…, but not BYPASS=1."""
+    """Whether this is a variable for a password: SSHPASS=…, but not BYPASS=1."""
     return (before + word).isupper() and is_chosen(value) and not value.isalnum()
 
 
@@ -287,7 +288,8 @@ def _is_type(value: bytes, word: bytes) -> bool:
 
 
 def _is_in_a_path(data: bytes, start: int, group: int) -> bool:
-    """A type's path (AWS::ApiGateway::ApiKey), a file's ("kadmin/passwd", …)."""
+    """Whether the name is the end of a type's path (AWS::ApiGateway::ApiKey) or of a file's
+    ("kadmin/passwd", …)."""
     before = data[max(0, start - 2) : start]
     return (before == b"::" and data[start : start + 1].isupper()) or (
         group == _ARGUMENT and before[-1:] == b"/"

@@ -54,8 +54,8 @@ HINTS = (
     *("assword", "chpasswd", "oken", " code", "value:", "]=>", "</key>", "tatic key"),
     *("PRIVATE KEY", "rivate-Lines", "kind: Secret", "ANSIBLE_VAULT", "auth-user-pass"),
 )
-"""Each of those contains one of these, which are fewer."""
-_MIN_CHARS = 8  # a secret with what identifies it is never shorter
+"""Each text of `OVER_LINES` contains one of these, which are fewer."""
+_MIN_CHARS = 8  # no text with a secret, and with what identifies it, is shorter
 _AGAIN_BYTES = 8  # a shorter value may be a word, or a part of one
 
 _URL = rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]*:([^\s\"'<>]+)@"
@@ -134,7 +134,7 @@ def _scrubbed(text: str) -> str:
 
 
 def _whole(data: bytes, span: tuple[int, int]) -> tuple[int, int]:
-    """A place without half a character at its ends."""
+    """A place, extended so that it neither begins nor ends within a character."""
     start, end = span
     while start and data[start] & 0xC0 == 0x80:
         start -= 1
@@ -153,7 +153,7 @@ def _without(data: bytes, spans: list[tuple[int, int]]) -> bytes:
 
 
 def _again(data: bytes, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Where else the values occur: a password is echoed, a token is quoted."""
+    """All places of the values that were found: a password may be echoed, and a token quoted."""
     values: dict[bytes, None] = {}
     for start, end in spans:
         value = data[start:end]
@@ -169,7 +169,7 @@ def _again(data: bytes, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where secrets are; the places may overlap."""
+    """The places of secrets; they may overlap."""
     for match in rule(_forms()).finditer(data):
         if is_mixed(match.group(0)):
             yield match.span()
@@ -268,7 +268,8 @@ def _forms() -> bytes:
 
 @cache
 def _places() -> tuple[tuple[bytes, str], ...]:
-    """The patterns, and what their groups must look like."""
+    """The patterns of secrets in known places, and the kind of value that their groups must
+    contain."""
     return tuple(
         (("(?i)" + place["pattern"]).encode(), place.get("value", "any"))
         for place in rules("places")["place"]
@@ -277,5 +278,5 @@ def _places() -> tuple[tuple[bytes, str], ...]:
 
 @cache
 def _needed() -> WordSets:
-    """What a text must contain for each of the places."""
+    """The words of which a text must contain one, for each of the places."""
     return WordSets([place["needs"] for place in rules("places")["place"]])

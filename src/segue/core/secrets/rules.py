@@ -17,7 +17,7 @@ def rule(pattern: bytes) -> Any:
 
 
 class WordSets:
-    """Finds which of many sets of words have one in a text, in any case, in one scan."""
+    """Finds in one scan which of many sets of words have a word in a text, whatever its case."""
 
     def __init__(self, sets: list[list[str]]) -> None:
         options = _options()
@@ -45,5 +45,6 @@ def _options() -> Any:
 
 @cache
 def rules(name: str) -> dict[str, Any]:
-    """A file of `secrets/*.toml`, which is package data and as constant as the code."""
+    """The content of a file of `secrets/*.toml`, which is package data. It is cached: do not
+    change it."""
     return tomllib.loads((get_data("segue", f"secrets/{name}.toml") or b"").decode())

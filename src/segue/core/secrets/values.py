@@ -1,4 +1,4 @@
-"""What the value of a secret looks like, and what takes its place in code and documents."""
+"""What the value of a secret looks like, and what is written in its place in code and documents."""
 
 from base64 import b64decode
 from collections.abc import Callable
@@ -136,7 +136,8 @@ def _is_text(piece: bytes) -> bool:
 
 
 def _in_words(value: bytes) -> int:
-    """How many letters are in possible words: at least three small letters in a row."""
+    """How many letters belong to possible words, which have at least three small letters in a
+    row."""
     return sum(map(len, _RUN.findall(value)))
 
 
@@ -248,9 +249,9 @@ def is_mixed(value: bytes) -> bool:
 
 
 def _mixture(value: bytes) -> tuple[int, int, int]:
-    """How often the kind of character (digit, capital, small letter) changes within a run of
-    letters and digits, and how many of both there are. A capital followed by small letters is one
-    word."""
+    """How often the kind of character (digit, capital, small letter) changes within runs of letters
+    and digits; the number of digits; the number of letters. From a capital to a small letter is no
+    change, because words begin so."""
     changes = digits = letters = 0
     before = 0
     for byte in value[:200]:

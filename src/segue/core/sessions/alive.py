@@ -31,9 +31,9 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[str, Process]:
-    """The process that has each session open, by the session's key. No process has two sessions,
-    except for those that serve others; none is matched to a sub-agent's session, because its
-    parent has it."""
+    """The process that has each session open, by the session's key. A process has one session at
+    most, unless it serves others. No process is matched to a sub-agent's session, because the
+    parent's process has that open."""
     running: dict[int, Process] = {}
     for process in sorted(processes, key=_rank, reverse=True):
         running.setdefault(process.pid, process)
@@ -60,7 +60,8 @@ def behind(sessions: Iterable[Subject], processes: Iterable[Process]) -> dict[st
 
 
 def _rank(process: Process) -> tuple[int, float, int]:
-    """Which of two processes on the same session counts: the working one, then the later one."""
+    """The order by which one of several processes on the same session counts: a working one first,
+    then the one that started last."""
     return (_RANKS.get(process.status, 0), process.started_at, process.pid)
 
 
@@ -75,7 +76,7 @@ def _concerned(sessions: Iterable[Subject], processes: Collection[Process]) -> l
 
 
 class _SubjectIndex:
-    """The sessions that can have a process, by what processes say about them."""
+    """The sessions that can have a process, by their keys, ids and paths."""
 
     def __init__(self, sessions: Iterable[Subject]) -> None:
         self.by_key: dict[str, Subject] = {}
@@ -92,13 +93,13 @@ class _SubjectIndex:
             _keep_newer(self.by_path, (subject.agent, subject.path), subject)
 
     def holder_session(self, agent: str, hold: Hold) -> Subject | None:
-        """The session that is held open."""
+        """The session that is held open; None if it is unknown."""
         if hold.path and (agent, hold.path) in self.by_path:
             return self.by_path[agent, hold.path]
         return self.by_id.get((agent, hold.session_id)) if hold.session_id else None
 
     def of(self, process: Process) -> Subject | None:
-        """The session that a process reports or shows; None if it has no file yet."""
+        """The session that a process reports or holds open; None if that has no file yet."""
         agent = process.agent
         if process.session_id:
             return self.by_id.get((agent, process.session_id))
@@ -119,15 +120,16 @@ class _SubjectIndex:
 def _guess(
     known: _SubjectIndex, loose: list[Process], servers: list[Process], found: dict[str, Process]
 ) -> None:
-    """Gives processes that report nothing the sessions in their folders, newest first. Of
-    several that fit, the one that started last: the others fit older sessions better."""
+    """Adds to `found` the sessions of processes that report nothing: those in their folders, the
+    newest first. Of several processes that fit, the one that started last gets the session, because
+    the others fit older sessions better."""
     waiting: dict[tuple[str, str], list[Process]] = {}
     for process in sorted(loose, key=lambda p: (p.started_at, p.pid), reverse=True):
         if process.cwd:
             waiting.setdefault((process.agent, _folder(process.cwd)), []).append(process)
     if not waiting:
         return
-    # Clients of a server work on a session that the server holds, and has held since they came.
+    # Clients of a server work on a session that the server holds, and has held since they started.
     served = {server.agent for server in servers}
     holds: dict[str, Hold] = {}
     for server in servers:

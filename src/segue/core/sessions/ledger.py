@@ -2,7 +2,8 @@
 costs.
 
 A ledger is one flat array of whole numbers, eight per request, because a history has hundreds of
-thousands of them: it is written to the index as it is, and summed without creating objects.
+thousands of requests: the array is stored in the index unchanged, and summed without creating
+objects.
 
 A reply is often written more than once (one record per content block, or a copy in a forked or
 resumed session), so rows have a key. Of several rows with the same key only one counts: the main
@@ -29,7 +30,7 @@ _MAX_TOKENS = 1 << 40  # more is not a count of tokens, and sums would overflow
 
 
 class Entry(Struct, frozen=True):
-    """One request as it is in a ledger."""
+    """One request of a ledger, as an object."""
 
     key: int
     at: float | None
@@ -77,8 +78,9 @@ class Ledger:
         cache_write_tokens: int,
         hour_write_tokens: int = 0,
     ) -> bool:
-        """Adds a request; False if it was there already (the better of the two stays). `key` is 0
-        for a request that cannot be distinguished from others: it always counts.
+        """Adds a request. Returns False if a request with this key was there already (the one that
+        counts is kept), or if the numbers are too large to be tokens. `key` is 0 for a request that
+        cannot be distinguished from others: it always counts.
         """
         total = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens
         if total > _MAX_TOKENS:
@@ -137,7 +139,7 @@ class Ledger:
         return self.models[number] if 0 <= number < len(self.models) else ""
 
     def find(self, key: int) -> Entry | None:
-        """The request with this key."""
+        """The request with this key; None if there is none."""
         place = self._places.get(key)
         return None if place is None else self.entry(place)
 
@@ -145,8 +147,8 @@ class Ledger:
         return map(self.entry, range(len(self)))
 
     def adopt(self, parent: "Ledger") -> int:
-        """Gives the leading rows that repeat another ledger's, one by one from its first, the keys
-        they have there; returns how many there were."""
+        """For a file that begins with a copy of another file's requests: gives each leading row
+        with the same tokens as the parent's row the key of that row. Returns how many there are."""
         same = 0
         mine, theirs = self.rows, parent.rows
         for start in range(0, min(len(mine), len(theirs)), WIDTH):

@@ -26,8 +26,8 @@ class TailLook(Struct, kw_only=True):
     turn: Turn = field(default_factory=Turn)
     samples: list[Sample] = field(default_factory=list)
     is_settled: bool = False
-    """Whether earlier records could not change the size: there are two at least, and if it fell, it
-    is known why."""
+    """Whether earlier records could not change the size: these records have two sizes at least or a
+    compaction, and if the size fell, they show why."""
 
 
 def look_at(events: Iterable[Event]) -> TailLook:
@@ -55,7 +55,9 @@ def look_at(events: Iterable[Event]) -> TailLook:
             samples.append(Sample(event.at, event.used_tokens, turns))
         elif isinstance(event, Compaction) and event.phase == "done":
             compactions += 1
-            if look.used_tokens is None:  # otherwise that is known, and part of this may be refused
+            # The size before a compaction matters only if no reply showed it: some of it may have
+            # been refused.
+            if look.used_tokens is None:
                 look.accepted_tokens = max(look.accepted_tokens, event.before_tokens or 0)
             look.used_tokens, look.parts, look.used_at = event.used_tokens, None, event.at
             explained = True

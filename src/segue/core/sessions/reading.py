@@ -46,8 +46,8 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     @property
     def used_tokens(self) -> int:
-        """What occupies the window: the reply counts too, because it is input of the next
-        request."""
+        """The tokens that occupy the window. The reply counts too, because it is part of the next
+        request's input."""
         return (
             self.input_tokens
             + self.cache_write_tokens

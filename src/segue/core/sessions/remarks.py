@@ -1,5 +1,5 @@
-"""What records say besides the replies: the agent's own todo list, and the limits of the user's
-plan."""
+"""Types for what records contain besides replies: the agent's own todo list, and the limits of the
+user's plan."""
 
 from typing import Literal
 

@@ -79,7 +79,7 @@ def _rounded(value: float | None) -> int | None:
 
 
 def iso(at: float | None) -> str | None:
-    """An instant in UTC, or None, also if no calendar can represent it."""
+    """A unix time in ISO format, in UTC; None for None, and for a time that no calendar has."""
     if at is None:
         return None
     try:
@@ -89,7 +89,7 @@ def iso(at: float | None) -> str | None:
 
 
 def duration(seconds: float) -> str:
-    """Two units at most: "2 h 13 min"."""
+    """A duration in two units at most: "2 h 13 min"."""
     whole = max(0, round(seconds))
     parts = [
         f"{amount} {unit}"
@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def growth(session: Session) -> str:
-    """Tokens per minute of active time, otherwise per turn."""
+    """The growth in words: per minute of active time, otherwise per turn; "" if unknown."""
     pace = session.growth
     if pace is None:
         return ""
@@ -115,7 +115,8 @@ def growth(session: Session) -> str:
 
 
 def countdown(session: Session) -> str:
-    """The same, whether or not an agent has it open."""
+    """The distance to the handoff in words: a time if an agent has the session open, otherwise
+    turns or tokens; "now" once it is due, "off" if handoffs are off, "" if unknown."""
     if session.forecast is None:
         return ""
     ahead = session.forecast.zones[Zone.HANDOFF]

@@ -4,8 +4,8 @@ from msgspec import Struct
 
 
 class Spend(Struct, frozen=True, kw_only=True):
-    """Disjoint parts, as Anthropic reports them: `input_tokens` is the uncached part of the prompt
-    only. Agents that report otherwise are brought to this form by their parsers."""
+    """Disjoint parts, as Anthropic reports them: `input_tokens` is only the uncached part of the
+    prompt. The parsers of agents that report otherwise convert to this form."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -36,7 +36,7 @@ class Spend(Struct, frozen=True, kw_only=True):
 
     @property
     def five(self) -> tuple[int, int, int, int, int]:
-        """The same, plus the part that is cached for an hour: as in a ledger."""
+        """`four`, and the part that is cached for an hour, in the order of a ledger."""
         return (*self.four, self.hour_write_tokens)
 
     def __sub__(self, other: "Spend") -> "Spend":
@@ -62,7 +62,7 @@ class Spend(Struct, frozen=True, kw_only=True):
 def split_prompt(
     prompt_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
 ) -> Spend:
-    """For providers whose prompt count includes the cached part."""
+    """The spend of a reply whose provider counts the cached part as part of the prompt."""
     cached = min(cached_tokens, prompt_tokens)
     written = min(written_tokens, prompt_tokens - cached)
     return Spend(

@@ -15,7 +15,7 @@ from segue.core.stops.reasons import StopReason
 
 
 class SessionState(StrEnum):
-    """Whose move it is."""
+    """What a session is doing, or waits for."""
 
     WORKING = "working"
     WAITING_FOR_USER = "waiting_for_user"
@@ -34,7 +34,7 @@ class SessionState(StrEnum):
 
 
 class StopSeen(Struct, frozen=True):
-    """The verdict on the last turn, as far as the session file says."""
+    """The verdict on the last turn, from the session file alone."""
 
     reason: StopReason
     confidence: float
@@ -64,7 +64,7 @@ class Look(Struct, kw_only=True):
     awaits_user: bool = False  # the turn has ended, or a permission or an answer is asked for
     is_cut: bool = False  # its file ends in the middle of a record
     notes: tuple[str, ...] = ()
-    unreadable: str = ""  # why nothing more is known of it
+    unreadable: str = ""  # why nothing more is known about it
 
 
 class Hold(Struct, frozen=True, kw_only=True):
@@ -81,14 +81,14 @@ class Process(Struct, frozen=True, kw_only=True):
     agent: str
     pid: int
     started_at: float
-    start_ticks: int = 0  # the same as the kernel counts it: does not move when the clock is set
-    cwd: str = ""  # "" if it says nothing about the session
+    start_ticks: int = 0  # its start time in kernel ticks: unaffected when the clock is set
+    cwd: str = ""  # "" if its folder says nothing about the session
     session_id: str = ""  # if it says which one it works on
     holds: tuple[Hold, ...] = ()
     database: str = ""  # with sessions in it, that it keeps open
     goes_on: bool = False  # was started to continue the newest session of its folder
-    serves: bool = False  # for others, any number of sessions, and keeps those that nobody uses
-    certain: bool = False  # says or shows its session; else that is guessed by folder and time
+    serves: bool = False  # a server of any number of sessions; holds them even if nobody uses them
+    certain: bool = False  # it shows its session; otherwise that is guessed by folder and time
     status: str = ""  # "busy", "idle" or "waiting", where the agent says so itself
     waiting_for: str = ""  # in its own words
 
@@ -99,7 +99,7 @@ class RunSeen(Struct, frozen=True, kw_only=True):
     id: str
     state: str
     is_final: bool = False
-    is_driven: bool = False  # a living segue carries it on
+    is_driven: bool = False  # a living segue process drives it
     interrupted: bool = False
     waits_until: float | None = None
 
@@ -117,8 +117,8 @@ class Session(Struct, frozen=True, kw_only=True):
     reading: Reading | None = None
     zone: Zone | None = None
     forecast: Forecast | None = None
-    policy: Policy = Policy()  # that counts for it (system/config/policies)
-    enforced_tokens: int | None = None  # where its agent itself compacts or refuses
+    policy: Policy = Policy()  # the policy that applies to it (system/config/policies)
+    enforced_tokens: int | None = None  # the size at which its agent itself compacts or refuses
     growth: Growth | None = None
     limits: dict[str, LimitSeen] = field(default_factory=dict)
     state: SessionState = SessionState.GONE
@@ -128,7 +128,7 @@ class Session(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     unreadable: str = ""  # why nothing more is known of it
     run: RunSeen | None = None
-    handed_over_to: str = ""  # the session that carries its work on
+    handed_over_to: str = ""  # the session that continues its work
 
     @property
     def is_over(self) -> bool:
@@ -148,8 +148,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 def fit_in(session: Session, tokens: int, reserve_tokens: int | None = None) -> Fit | None:
-    """Whether a task of this size may start in it; None if its size is unknown.
-    `reserve_tokens`: what is kept for a checkpoint, if not what its policy says."""
+    """Whether a task of this size may start in the session; None if the session's size is unknown.
+    `reserve_tokens`: the room that is kept for a checkpoint, in place of the policy's."""
     if session.reading is None:
         return None
     reserve = session.policy.reserve_tokens if reserve_tokens is None else reserve_tokens

@@ -71,7 +71,8 @@ def window_tokens(
 
 
 def raised(window: int, used: int) -> int:
-    """The smallest known window that holds what was accepted; `used` itself if none does."""
+    """The smallest known window that has room for `used` tokens, or `used` itself if none has;
+    `window` if that has room."""
     if used <= window:
         return window
     return min((w for w in KNOWN_WINDOWS.values() if w >= used), default=used)
@@ -95,10 +96,11 @@ def believed_window(
     priced_tokens: int | None = None,
     default_tokens: int = DEFAULT_WINDOW_TOKENS,
 ) -> Window:
-    """The window from the agent's own records, the user's config, the bundled tables, the price
-    list, or else a default with a warning. If the provider accepted more, the assumption was
-    wrong. But what the agent itself says stands: it works with that number, whatever the
-    provider accepts beyond it (codex holds back a twentieth)."""
+    """The window from the first of these that knows it: the agent's own records, the user's config,
+    the bundled tables, the price list, or else a default with a warning. If the provider accepted
+    more tokens, the assumption was wrong and a larger window is assumed. What the agent itself says
+    is never corrected, because the agent works with that number even if the provider would accept
+    more (codex reserves a twentieth)."""
     window = _believed(told_tokens, model, configured, agents_own, priced_tokens, default_tokens)
     if told_tokens or accepted_tokens <= window.tokens:
         return window

@@ -31,7 +31,8 @@ _STATUS: dict[Zone, Status] = {
 
 
 class ZoneMemory(Struct, frozen=True):
-    """What is remembered of a session between readings. A new session starts with a new one."""
+    """What is remembered about a session between readings. A new session starts with an empty
+    memory."""
 
     zone: Zone | None = None  # None: there was no reading yet
     since: float = 0.0
@@ -131,14 +132,14 @@ def health(zone: Zone, reading: Reading, *, project: str, at: float) -> Health:
 
 
 def triggered(check: Health) -> Health:
-    """The same check, for a handoff that has begun."""
+    """The check of a handoff that has begun."""
     return replace(check, details=check.details | {"handoff_triggered": True})
 
 
 def _zone_with_slack(
     was: Zone, zone: Zone, reading: Reading, policy: Policy, forecast: Forecast | None
 ) -> Zone:
-    """The zone of a size that dropped: a zone is left only well below its mark."""
+    """The zone of a size that dropped: each zone is left only at `zone_slack` below its mark."""
     place, least = _PLACE[was], _PLACE[zone]
     while place > least:
         mark = _mark(_ORDER[place], reading, policy, forecast)
@@ -173,13 +174,13 @@ def _remind(
     entered: bool,
 ) -> tuple[ZoneMemory, list[Noted]]:
     zone = memory.zone
-    # A handoff that segue makes by itself is asked for, and needs no reminding.
+    # If segue may hand over by itself, it does so in the handoff zone instead of reminding.
     wanted = zone is Zone.CRITICAL or (zone is Zone.HANDOFF and not policy.auto_handoff)
     if zone is None or not wanted:
         return replace(memory, reminded_at=None), notes
     last = memory.reminded_at
     if last is not None and at < last:
-        last = at  # the clock was set back: or nobody would be reminded until it is that late again
+        last = at  # the clock was set back: without this, reminders would stop until then
     if not entered and last is not None and at - last < policy.remind_every_s:
         return replace(memory, reminded_at=last), notes
     number = memory.reminders + 1

@@ -1,6 +1,6 @@
-"""A text in an agent's input line: what may be typed, and whether that is what is there.
+"""A text in an agent's input line: what may be typed, and whether the line shows it.
 
-The line is wrapped as the agent likes, so blanks say nothing about whether two texts are the same.
+Agents wrap the line as they like, so blanks are ignored when texts are compared.
 """
 
 import re
@@ -14,9 +14,9 @@ _FOLD = re.compile(r"\[Pasted [^\]\n]*\]")
 
 
 def typeable(text: str) -> tuple[str, int]:
-    """The text without anything that a terminal would treat as keys, and how many characters
-    that was: control characters except newlines and tabs, and a leading `!`, with which some
-    agents run a shell."""
+    """The text without anything that a terminal would treat as keys, and how many characters were
+    dropped: control characters except newlines and tabs, and a leading `!`, with which some agents
+    run a shell."""
     clean, dropped = _UNTYPED.subn("", text.replace("\r\n", "\n"))
     clean = clean.strip()
     if clean.startswith("!"):
@@ -54,7 +54,7 @@ def without(screen: Screen, text: str) -> str:
 
 
 def rows(draft: str) -> int:
-    """How many lines it may take on a screen, estimated generously."""
+    """How many lines a draft may take on a screen, estimated generously."""
     return sum(len(line) // _NARROW + 1 for line in draft.split("\n"))
 
 

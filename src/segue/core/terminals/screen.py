@@ -1,5 +1,5 @@
-"""What a pane shows: the lines as tmux captured them, what an agent's terminal reads there, and
-what the readers (`agents/terminals`) share. Pure."""
+"""What a pane shows: the lines as tmux captured them, what an agent's `TERMINAL` reads in them, and
+code that the agents' `terminal` modules share. Pure."""
 
 import re
 import unicodedata
@@ -10,9 +10,9 @@ from typing import Literal
 from msgspec import Struct
 
 State = Literal["idle", "busy", "dialog", "starting", "unknown"]
-"""idle: at its prompt, and what is submitted begins a turn. busy: a turn runs. dialog: a question
-is open, and keys go to it. starting: no prompt yet. unknown: nothing that is understood, so
-nothing may be typed."""
+"""idle: at its prompt, where submitted text begins a turn. busy: a turn is running. dialog: a
+question is open, and receives all keys. starting: there is no prompt yet. unknown: the screen is
+not understood, so nothing may be typed."""
 
 
 class PaneCapture(Struct, frozen=True):
@@ -30,11 +30,11 @@ class Screen(Struct, frozen=True):
 
     state: State
     draft: str = ""
-    """What is in the input line and was typed or pasted, without placeholders and suggestions.
-    Lines that the agent folded are joined again where that can be told; compare with `same`."""
+    """The text that was typed or pasted into the input line, without placeholders and suggestions.
+    Lines that the agent wrapped are joined again where that can be told; compare with `same`."""
     pasted: bool = False
-    """The draft is more than what is shown: a folded paste, or too many lines. It cannot be
-    restored from here."""
+    """The screen does not show the whole draft: it has a folded paste, or too many lines. Such a
+    draft cannot be restored."""
     is_fresh: bool = False  # no conversation is shown: nothing was said since it began
     continues_at: str = ""  # the agent says that it will continue by itself, and when
     is_harmless: bool = False  # a dialog that the terminal's `dismiss` closes without a choice
@@ -103,7 +103,7 @@ def typed(line: Ink, start: int = 0) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns a terminal uses for it."""
+    """How many columns a terminal uses for a text."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
 
@@ -125,7 +125,8 @@ def joined(rows: Sequence[str], room: int) -> str:
 
 
 def padded(rows: Sequence[str], row: int, column: int) -> list[str]:
-    """The rows with the blanks before the cursor: a capture ends with the last letter of a line."""
+    """The rows, with the blanks before the cursor added: captured lines end with their last
+    letter."""
     found = list(rows)
     if 0 <= row < len(found):
         found[row] += " " * (column - columns(found[row]))
@@ -138,8 +139,8 @@ def same(one: str, other: str) -> bool:
 
 
 def is_cut(rows: int, height: int, most: float = 0.5) -> bool:
-    """Whether an input box of this many rows may be scrolled, so that not all of it is shown;
-    `most` is the part of the screen that it is known to use before."""
+    """Whether an input box of this many rows may be scrolled, so that not all of it is shown.
+    `most` is the part of the screen that the box can fill before it scrolls."""
     return rows >= height * most
 
 

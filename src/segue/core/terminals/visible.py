@@ -1,9 +1,9 @@
-"""Text from outside, made harmless for a terminal: what would move the cursor, change colours,
-write to the clipboard, turn the direction of a line or hide in it is taken out or spelled out.
+"""Makes text from outside harmless for a terminal: nothing in it can move the cursor, change
+colours, write to the clipboard, reverse the direction of a line, or hide.
 
-A whole escape sequence is taken out, as a terminal would: a coloured answer reads as it was meant.
-Every other character that is not seen as itself is spelled out (`\\x07`, `\\u202e`), so nothing is
-hidden and nothing is left that could begin a sequence with what follows.
+Whole escape sequences are removed, so a coloured answer reads as intended. Every other character
+that is not displayed as itself is spelled out (`\\x07`, `\\u202e`), so nothing is hidden, and
+nothing is left that could begin a sequence with the text that follows.
 """
 
 import json
@@ -25,7 +25,7 @@ _UNSEEN = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     r"\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
 )
-# Joiners belong into emoji and many scripts; elsewhere they only make two texts look the same.
+# Joiners belong to emoji and many scripts; elsewhere they only make different texts look the same.
 _JOINER = (
     r"(?<![^\x00-\x7f\u200b-\u200d])[\u200c\u200d]"
     r"|[\u200c\u200d](?![^\x00-\x7f\u200b-\u200d])"
@@ -35,11 +35,12 @@ _JSON = lazy_pattern(rf"[{_UNSEEN}\u200c\u200d]")
 
 
 _HIDDEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
-"""What Python calls printable although it is not seen as itself, below the last planes."""
+"""Characters that Python calls printable although they are not displayed as themselves, except for
+those of the last planes."""
 
 
 def visible(text: str) -> str:
-    """The text with its lines and tabs, and nothing else that a terminal acts on."""
+    """The text without anything that a terminal acts on, except for newlines and tabs."""
     bare = text.replace("\n", "").replace("\t", "")
     if bare.isprintable() and (
         bare.isascii() or (_HIDDEN.isdisjoint(bare) and max(bare) < "\U000e0000")
@@ -49,12 +50,13 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same on one line: a name or a path cannot pretend to be a separate line."""
+    """Like `visible`, on one line, so that a name or a path cannot pretend to be a separate
+    line."""
     return visible(text).replace("\n", " ").replace("\t", " ")
 
 
 def to_json(value: Any) -> str:
-    """One line of JSON in ASCII: even on a terminal it shows nothing but JSON. Values that JSON
+    """A value as one line of JSON in ASCII, which is harmless for a terminal too. Values that JSON
     lacks (NaN, infinity, a number with thousands of digits) become null."""
     try:
         text = json.dumps(value, allow_nan=False)
@@ -64,7 +66,7 @@ def to_json(value: Any) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Foreign JSON, with every character escaped that is not displayed as itself."""
+    """JSON from outside, in which every character that is not displayed as itself is escaped."""
     return text if text.isascii() and text.isprintable() else _JSON.sub(_escaped, text)
 
 

@@ -11,7 +11,7 @@ looking ahead.
 from segue.core.sessions.forecasts.tuning import LATE
 
 USUAL = 0.90
-"""Nine of ten turns add no more; used without `adaptive`, and before the first handoff."""
+"""The quantile without `adaptive`, and before the first handoff: nine of ten turns add no more."""
 LOWEST, HIGHEST = 0.75, 0.99
 ACCEPTED = 0.05
 """The share of handoffs that may be late."""

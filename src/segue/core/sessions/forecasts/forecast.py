@@ -21,7 +21,7 @@ CLOSE_TURNS = 5
 REACTION_S = 1.0
 """The forecast includes what a session adds while segue looks at it and interrupts it."""
 MAX_MISSED_TURNS = 2.0
-_MOST_LATE = 2.5  # times as many of them, at most, on a machine that is too busy
+_MOST_LATE = 2.5  # the largest factor for these turns, on a machine that is too busy
 ASKED_BY = 0.90
 """A request for a checkpoint is read before this much of the window is used, if a session's turns
 leave room for that; later, if the policy's own mark is later."""
@@ -44,10 +44,10 @@ class Forecast(Struct, frozen=True, kw_only=True):
     """The distance to every zone, and to the point where the agent can go no further. `zone` is
     the reading's zone, unless the agent's own limit is so low that the handoff is due.
     `last_tokens` is the size at which just enough room is left before `full` for a checkpoint.
-    `next_passes`: the session would be there after its next reply, or past the point where it
-    should have been asked, if that reply is as large as its large ones; `is_close`: it would be
-    after a few. `result_passes`: the output of its current tool may reach `full`, or the size at
-    which a request is read late. None and False if handoffs are off."""
+    `next_passes`: if the next reply is as large as the session's large ones, the session is then at
+    `last_tokens`, or past the size by which it should have been asked for a checkpoint; `is_close`:
+    the same after a few such replies. `result_passes`: the output of its current tool may reach
+    `full`, or the size at which a request is read late. None and False if handoffs are off."""
 
     zone: Zone
     zones: dict[Zone, Ahead]
@@ -139,7 +139,8 @@ def _asked_by(last: int | None, handoff: int | None, window: int) -> int | None:
 
 
 def _read_by(handoff: int | None, window: int) -> int | None:
-    """The share of the window at which a request is read late; later, if the handoff is later."""
+    """The size from which on a request is read late; None if handoffs are off or the window is
+    unknown."""
     share = _tokens_at(ASKED_BY, window)
     return None if handoff is None or share is None else max(handoff, share)
 
@@ -210,7 +211,8 @@ def _points(
     points: dict[Zone, int | None] = {Zone.NORMAL: 0}
     for zone, mark in zip(_AFTER_NORMAL, policy.marks, strict=True):
         point = _tokens_at(mark, window)
-        # Above 1 handoffs are off; other zones are there only if the window was believed too small.
+        # A mark above 1 switches handoffs off. Other zones above 1 are entered only if the assumed
+        # window was too small.
         off = mark > 1 and (zone is Zone.HANDOFF or point is None or used < point)
         points[zone] = None if off else point
     enforced = _limit(enforced_at_tokens)
@@ -221,8 +223,8 @@ def _points(
 
 
 def _before(limit: int, reserve_tokens: int) -> int:
-    """Half of the room is for work: with a reserve larger than the window, every leg would hand
-    over."""
+    """The size that leaves the reserve below this limit, but at least half of the limit: with a
+    reserve larger than the window, every leg would hand over at once."""
     return max(limit - bounded(reserve_tokens), limit // 2)
 
 

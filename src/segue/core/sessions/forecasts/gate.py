@@ -27,8 +27,8 @@ class Sized(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """The answer to a task. `text` is a statement, empty if there is nothing to say; its numbers
-    are there for callers that word it differently."""
+    """The answer to a task. `text` explains it, and is empty if the task may start; the numbers are
+    for callers that word the answer differently."""
 
     verdict: Literal["allow", "warn", "block"]
     text: str = ""
@@ -77,11 +77,11 @@ def gate(
     *,
     enforced_at_tokens: int | None = None,
 ) -> Gate:
-    """What the policy says about a task of this size; never raises. In warning only small tasks
-    may start, in critical only tiny ones, in handoff none, and nowhere one that would not
-    leave the reserve. `zone` is the session's zone, which may last a little longer than the
-    reading says (`zones`). If the window is unknown, everything is allowed. Do not call it
-    for segue's own prompts."""
+    """What the policy says about a task of this size; never raises. In the warning zone only small
+    tasks may start, in critical only tiny ones, in handoff none, and in no zone one that would use
+    up the reserve. `zone` is the session's zone, which may last a little longer than the reading
+    says (`zones`). If the window is unknown, everything is allowed. Do not call it for segue's own
+    prompts."""
     if policy.gate == "off":
         return Gate("allow")
     fit = fits(

@@ -45,7 +45,8 @@ class Sample(Struct, frozen=True):
 
 
 class Growth(Struct, frozen=True, kw_only=True):
-    """How fast the context grows: never below 0, None where unknown, counts of what was seen."""
+    """How fast the context grows: rates are never negative, and None where unknown. `replies`,
+    `turns` and `compactions` count those in the samples."""
 
     tokens_per_minute: float | None = None  # of active time
     tokens_per_turn: float | None = None
@@ -57,7 +58,7 @@ class Growth(Struct, frozen=True, kw_only=True):
     compactions: int = 0
     active_s: float = 0.0
     large_by_share: tuple[int, ...] = ()
-    """The same as `large_reply_tokens` for other shares of replies: those of `SHARES`."""
+    """Like `large_reply_tokens`, for each share of replies in `SHARES`."""
 
 
 class Typical(Struct, frozen=True, kw_only=True):
@@ -142,7 +143,8 @@ def large_reply(sizes: Iterable[int], *, large: float = 0.9) -> Growth | None:
 
 
 def task_costs(samples: Sequence[Sample]) -> list[int]:
-    """What each turn of one session added to the context, in order; turns that added nothing not.
+    """What each turn of one session added to the context, in order, without turns that added
+    nothing.
 
     The first turn counts from its first reply on: the size before it is the agent's own prompt.
     """
@@ -162,7 +164,8 @@ def typical_task(costs: Iterable[int]) -> Typical | None:
 
 
 def _replies(samples: Iterable[Sample]) -> Iterator[tuple[float | None, int, int]]:
-    """Each reply once. Agents write a reply's size with each of its parts, and copy on resuming."""
+    """Each reply once: agents write a reply's size with each of its parts, and copy replies when
+    they resume a session."""
     known: set[tuple[float | None, int, int]] = set()
     last = 0
     for sample in samples:
@@ -222,7 +225,8 @@ def _reply_s(steps: Sequence[_Step]) -> float | None:
 
 
 def _per_minute(paces: list[tuple[int, float]]) -> float | None:
-    """Blocks of about equal time: single steps last two seconds or twenty minutes."""
+    """The usual tokens per minute, over blocks of about equal time, because single steps last two
+    seconds or twenty minutes."""
     total = fsum(seconds for _, seconds in paces)
     if not total >= _MIN_ACTIVE_S:
         return None
@@ -248,8 +252,8 @@ def _usual(values: Sequence[float], weights: Sequence[float] | None = None) -> f
 
 
 def _high(ranked: Sequence[float], share: float = 0.9) -> float:
-    """The largest except for the largest tenth, of which there is at least one; or except for
-    less, if a larger share is to add no more. `ranked`: in ascending order."""
+    """The value that this share of the values does not exceed. Up to a share of 0.9, the largest
+    is always left out if there are more than two. `ranked`: in ascending order."""
     count = len(ranked)
     cut = int(count * (1 - share) + 1e-9)
     if share <= 0.9:

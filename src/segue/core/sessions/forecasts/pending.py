@@ -10,31 +10,32 @@ from collections import deque
 
 from segue.core.stops.events import ToolResult
 
-_MAX_TURNS = 12  # turns
-_ENOUGH = 3  # turns that can agree
-_AGREES = 1.25  # their costs are this close
-_USUAL = 0.25  # tokens per byte, as long as no turn shows it
-_DENSE = 0.5  # no usual text takes more
+_MAX_TURNS = 12  # how many of the last turns are remembered
+_ENOUGH = 3  # how many turns must agree on a higher cost
+_AGREES = 1.25  # turns agree if their costs differ by no more than this factor
+_USUAL = 0.25  # tokens per byte, as long as no turn shows the cost
+_DENSE = 0.5  # tokens per byte; no usual text takes more
 _TELLING_BYTES = 500  # a turn with less output shows the cost of its reply, not of the output
 
 
 class Pending:
-    """The output of one session's tools that is in none of its readings.
+    """The output of one session's tools that no reading includes yet.
 
-    `is_late`: a reading tells the size before the tools that the reply called, although it comes
-    after their output. `earlier`: an earlier session of the same agent and task, which shows what
+    `is_late`: a reading arrives after the output of the tools that the reply called, but states the
+    size before them. `earlier`: an earlier session of the same agent and task, which shows what
     output costs."""
 
     def __init__(self, *, is_late: bool = False, earlier: "Pending | None" = None) -> None:
         self._is_late = is_late
-        self._unread = 0  # bytes that the next reading has
-        self._fresh = 0  # bytes since the last reading, if that is not the same
+        self._unread = 0  # bytes that the next reading includes
+        self._fresh = 0  # with `is_late`: bytes that only the reading after that includes
         self._last: int | None = None
         self._costs: deque[float] = deque(earlier._costs if earlier else (), maxlen=_MAX_TURNS)
 
     @property
     def tokens(self) -> int:
-        """What the context has gained since the size in the last reading."""
+        """How many tokens the context has gained since the size in the last reading, as an
+        estimate."""
         return self.cost(self._unread + self._fresh) if self._last is not None else 0
 
     def cost(self, size_bytes: int) -> int:
@@ -42,18 +43,19 @@ class Pending:
         return int(size_bytes * self._per_byte())
 
     def add(self, size_bytes: int) -> None:
-        """The conversation has gained this much text."""
+        """Counts text that was added to the conversation."""
         if self._is_late:
             self._fresh += size_bytes
         else:
             self._unread += size_bytes
 
     def feed(self, result: ToolResult) -> None:
-        """A tool answered: only the length of its output counts."""
+        """Counts the output of a tool, of which only the length matters."""
         self.add(len(result.printed))
 
     def read(self, used_tokens: int) -> None:
-        """A new reading: the next reply, or the session after its own compaction."""
+        """Takes a new reading: that of the next reply, or of the session after its own
+        compaction."""
         gained = used_tokens - self._last if self._last is not None else 0
         if gained > 0 and self._unread >= _TELLING_BYTES:
             self._costs.append(gained / self._unread)

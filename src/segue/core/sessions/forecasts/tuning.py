@@ -1,11 +1,11 @@
 """Where the marks should be, by how sessions have grown so far.
 
-How it works. A handoff that begins at a mark is not read there: the reading that first reaches the
-mark lies past it by a part of one turn, and the request is read one turn later. From consecutive
-turns of real sessions this can be computed for every mark, also for those that no session has
-reached: a mark falls into a turn the more likely the longer the turn is, and anywhere in it with
-the same chance. A handoff is late if its request is read above `LATE`, or above what its agent
-itself allows. The best mark is the highest with no more late handoffs than the user accepts.
+How it works. A request is not read at the mark where the handoff begins: the reading that first
+reaches the mark is past it by a part of one turn, and the request is read one turn later. From
+consecutive turns of real sessions this can be computed for every mark, also for those that no
+session has reached: the larger a turn is, the more likely it contains the mark, and every point in
+it is equally likely. A handoff is late if its request is read above `LATE`, or above the agent's
+own limit. The best mark is the highest with no more late handoffs than the user accepts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ _LOWEST, _HIGHEST = 30, 90  # percent
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """One session: the size of its context after each reply, in order. `limit`: above which share
-    of the window a handoff is late; lower if the agent itself compacts before."""
+    """One session: the size of its context after each reply, in order. `limit`: the share of the
+    window above which a handoff is late; lower if the agent itself compacts earlier."""
 
     sizes: tuple[int, ...]
     window_tokens: int
@@ -94,8 +94,8 @@ def advise(histories: Iterable[History], *, now_mark: float, max_late: float = 0
 
 
 def late_share(pairs: Sequence[Turns], mark: float) -> float:
-    """How many of the handoffs that begin at this mark are read above the limit. Of each turn, the
-    part counts after which the next turn ends above it."""
+    """The share of the handoffs that begin at this mark and are read above the limit. Of each turn,
+    the part counts from which the next turn would end above the limit."""
     total = sum(each.first for each in pairs)
     if total <= 0:
         return 0.0
