@@ -95,7 +95,7 @@ def _write(data: bytes) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        sys.exit("usage: pi.py command…")
+        sys.exit("usage: bridge.py command…")
     try:
         status = Bridge(sys.argv[1:]).run()
     except OSError as error:

@@ -1,8 +1,9 @@
 """Real messages that others collected and labelled, scored so that later work does not lose them.
 
-`collected.jsonl` has the short messages of six sets (docs/classify.md, fresh 15 to 20), each with
-its source. They were scored before a rule was written for them; the floors are what the rules reach
-since then, so a verdict that gets lost shows here.
+`collected.jsonl` has the short messages of six sets (docs/classify.md, fresh 15 to 20) and 924 that
+were only learned from, each with its source. The sets were scored before a rule was written for
+them; the floors are what the rules reach since then, so a verdict that gets lost shows here.
+Nothing was learned from fresh 20 (`f20-…`) yet: 72 of the misses are there.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ from conftest import lines
 from segue import classify
 
 ACTED_ON = 0.8
-MISSED, FALSE_STOPS, SURE_AND_WRONG, NO_RESET = 90, 16, 14, 10
+MISSED, FALSE_STOPS, SURE_AND_WRONG, NO_RESET = 160, 20, 22, 10
 
 
 @pytest.fixture(scope="module")

@@ -209,7 +209,7 @@ class TerminalWatch:
         self._is_read_in_time(cycle)
         what = cycle["why"]
         is_ours = cycle["step"] == "needs_user" and any(why in what for why in _NOT_VALID)
-        must(not is_ours, "a bad document is segue's to mend", what)
+        must(not is_ours, "segue must fix a bad document", what)
         if cycle["step"] == "needs_user" and not cycle["is_cleared"]:
             # Much may happen until the user answers, so the session may be asked again then.
             self.asked_at = float("inf")
