@@ -12,6 +12,7 @@ from segue import classify
 from segue.agents.ending import Channel
 from segue.core.stops.claims.likeness import NO_STOP, Likeness, Table, words_of
 from segue.core.stops.reasons import StopReason
+from segue.core.stops.types import EndedBy
 from segue.system.config.wordings import likeness_table, load
 
 
@@ -86,6 +87,21 @@ def test_a_text_that_reads_as_done_is_not_believed_against_a_failed_process(
 ) -> None:
     text = "All tasks are complete: 3 files changed, every test passes."
     assert classify(text, channel="tui", exit_code=exit_code).reason.value == wanted
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "exit_code", "wanted"),
+    [("segue", 1, "timeout"), ("user", 1, "user_exit"), ("unknown", 130, "user_exit")],
+)
+def test_what_a_program_complains_of_while_it_is_ended_is_not_why_it_ended(
+    ended_by: EndedBy, exit_code: int, wanted: str
+) -> None:
+    """codex prints this if it is ended in the middle of a turn."""
+    text = "ERROR codex_core::session: failed to record rollout items: thread 01a1 not found"
+    alone = classify(stderr=text, agent="codex")
+    assert alone.evidence[0].rule.startswith("likeness."), "no rule knows it"
+    stop = classify(stderr=text, agent="codex", ended_by=ended_by, exit_code=exit_code)
+    assert stop.reason.value == wanted
 
 
 def test_explain_names_the_words_that_weighed(tmp_path: Path) -> None:

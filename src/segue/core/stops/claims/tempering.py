@@ -158,10 +158,9 @@ def _filled(
     is_doubtful = dismissed or _is_about(loudest)
     if likely[reason] < (_PLAIN if is_doubtful else _CLEAR if is_odd else _LIKELY):
         return None
-    sign = _sign(reason, units, marks, likeness, reader, where)
-    if is_error:
-        return replace(sign, sure=likely[reason])
-    return replace(sign, sure=min(likely[reason], _MAX_ALONE), rank=Rank.EXIT)
+    # Words alone rank no higher than an exit: programs complain while somebody ends them.
+    sign = replace(_sign(reason, units, marks, likeness, reader, where), rank=Rank.EXIT)
+    return replace(sign, sure=likely[reason] if is_error else min(likely[reason], _MAX_ALONE))
 
 
 def _loudest(reason: StopReason, units: list[Unit], likeness: Likeness) -> Unit:
