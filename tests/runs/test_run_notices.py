@@ -126,7 +126,7 @@ def test_a_service_that_fails_is_reported_once_and_one_that_hangs_does_not_keep_
         assert not service.answers.is_set()
         said = s.end(process)
         assert said.code == ended.code
-        assert "not sent yet" in said.stderr
+        assert "not been sent yet" in said.stderr
 
 
 def needy(s: Staged, service: NoticeService) -> tuple[str, ...]:

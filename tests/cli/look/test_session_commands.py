@@ -584,7 +584,7 @@ def test_a_terminal_gets_colours_and_a_pipe_plain_lines(own_home: Path) -> None:
     assert "\x1b[" not in plain
     done = subprocess.run(
         [sys.executable, "-m", "segue", "sessions"],
-        env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "140"},
+        env={**os.environ, "TERM": "xterm", "FORCE_COLOR": "1", "COLUMNS": "140"},
         capture_output=True,
         text=True,
         check=True,

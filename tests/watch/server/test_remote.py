@@ -107,7 +107,7 @@ def test_nothing_is_told_to_another_users_socket(
         (b"", "connection"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{}", "connection"),
         (b"nonsense\r\n\r\n", "connection"),
-        (b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{", "other than JSON"),
+        (b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{", "did not answer with JSON"),
         (b"HTTP/1.0 500 Oh\r\n\r\n<html>", "the daemon answered with status 500"),
     ],
 )

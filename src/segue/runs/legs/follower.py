@@ -346,6 +346,7 @@ class LegFollower:
             self.asking.hear(keys)
             for event in events:
                 facts += self._take(event, now)
+            self.recalls.match()
             is_asked = self.answer is not None or self.recalls.is_awaited
             for record in self.live.records:
                 self.turn.feed(record, self.times.awake, is_asked=is_asked)

@@ -23,6 +23,7 @@ class Recalls:
         self.halts = halts
         self.last_sent = self.last_received = self.last_cut = 0
         self._name = f"segue:recall:{run_id}:{leg}"
+        self._keys: set[str] = set()  # of messages in the conversation
 
     @property
     def is_awaited(self) -> bool:
@@ -43,6 +44,14 @@ class Recalls:
 
     def hear(self, keys: set[str]) -> None:
         """Records that messages with these keys are now part of the conversation."""
-        for number in range(1, self.compactions.count + 1) if keys else ():
-            if self.key(number) in keys:
-                self.last_received = max(self.last_received, number)
+        self._keys |= keys
+        self.match()
+
+    def match(self) -> None:
+        """Counts the messages again, after more compactions: whoever reads a stream late reads a
+        compaction and the message about it at once."""
+        if not self._keys:
+            return
+        for number in range(self.last_received + 1, self.compactions.count + 1):
+            if self.key(number) in self._keys:
+                self.last_received = number
