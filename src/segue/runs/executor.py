@@ -15,7 +15,7 @@ from segue.agents.contracts.drive import Drive, Launch, LegOrder
 from segue.agents.shared import halts
 from segue.core.handoffs.checkpoint import Checkpoint, clean
 from segue.core.handoffs.digest import Arrival, Builder
-from segue.core.handoffs.prompts import Relay
+from segue.core.handoffs.prompts import Relay, ends_of
 from segue.core.runs.failure import failure_of
 from segue.core.runs.idle import Idle
 from segue.core.runs.progress import Mark, Progress, progressed
@@ -334,7 +334,8 @@ class Executor:
         if doubt is not None and read(folder / "doubt") is None:
             write(folder / "doubt", redact(doubt)[0])
             if doubt == follower.work.call_in_doubt and follower.last_output.text:
-                write(folder / "doubt_printed", redact(follower.last_output.text)[0])
+                printed = ends_of(follower.last_output.text)
+                write(folder / "doubt_printed", redact(printed)[0])
         write(folder / "replied", "yes" if follower.has_replied else "")
         if (words := follower.work.text) != "":
             self._answers[follower.number] = words

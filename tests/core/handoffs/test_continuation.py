@@ -148,6 +148,21 @@ def test_any_output_of_a_check_is_bounded_and_cannot_leave_its_place(output: str
     assert "\x1b" not in text
 
 
+def test_what_a_call_in_doubt_printed_is_shown_from_both_ends_bounded_and_without_secrets() -> None:
+    key = "sk-ant-" + "api03-" + "a1B2" * 24
+    output = f"the first line\nkey={key}\n" + "in between\n" * 200_000 + "the last line\n"
+    kept = prompts.ends_of(output)
+    assert len(kept) < len(output) / 8
+    told = prompts.resume(
+        load(RESUME), reason=StopReason.CRASH, leg=3, call_in_doubt="make", printed=kept
+    )
+    assert "the first line" in told
+    assert "the last line" in told
+    assert key not in told
+    assert len(told) < 12_000
+    assert prompts.ends_of("short") == "short"
+
+
 def test_of_a_long_output_the_last_lines_are_kept_whole() -> None:
     text = failed("".join(f"line {n}\n" for n in range(100_000)))
     assert "    line 99999\n" in text

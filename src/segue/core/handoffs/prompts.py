@@ -336,6 +336,13 @@ def _end_of(output: str) -> str:
     return (shortened or "…" + text[-_OUTPUT_CHARS:]).strip("\n") if text else ""
 
 
+def ends_of(output: str) -> str:
+    """The beginning and the end of a long output: many times what a prompt shows of it, so that no
+    secret is cut where it would be shown."""
+    part = 16 * _OUTPUT_CHARS
+    return output if len(output) <= 2 * part else f"{output[:part]}\n…\n{output[-part:]}"
+
+
 def _plain(output: str) -> str:
     """Its text, without secrets."""
     text = _NOT_TEXT.sub("", output)

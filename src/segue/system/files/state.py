@@ -7,7 +7,7 @@ INDEX_NAME = "sessions.db"
 WATCH_NAME, SOCKET_NAME = "watch", "segue.sock"
 OPEN_NAME = "open"
 SPOOL_ENDING = ".hooks"  # as in `segue.client`, which imports nothing
-LINE_ENDINGS = tuple(f".line{n}{state}" for n in range(8) for state in ("", ".new"))  # as there
+LINE_ENDINGS = tuple(f".line{n}{new}" for n in range(8) for new in ("", ".new"))  # as there
 
 _MAX_PATH_BYTES = 90  # sun_path has 104 on macOS, 108 on Linux; a suffix is added while binding
 
